@@ -1,0 +1,83 @@
+"""Writing that either happens whole or not at all."""
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from histolumen.errors import DiskError
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """Give a temporary name beside `path`; on success flush it to disk and rename, on failure leave `path` alone."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with _explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield temporary
+            _flush(temporary)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """As `new_file`, for a folder whose files belong together. Readers call `settle` first."""
+    temporary, ready, old = _sibling(path, f"{os.getpid()}.tmp"), _sibling(path, "new"), _sibling(path, "old")
+    with _explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        settle(path)
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        try:
+            yield temporary
+            for file in temporary.iterdir():
+                _flush(file)
+            temporary.rename(ready)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        if path.exists():
+            path.rename(old)
+        ready.rename(path)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def settle(path: Path) -> None:
+    """Finish a `new_folder` that was killed between its renames, so that `path` is whole again."""
+    ready, old = _sibling(path, "new"), _sibling(path, "old")
+    if ready.exists():  # complete by construction: it got this name after its last flush
+        if path.exists():
+            shutil.rmtree(path)
+        ready.rename(path)
+    elif old.exists() and not path.exists():
+        old.rename(path)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _sibling(path: Path, ending: str) -> Path:
+    return path.with_name(f".{path.name}.{ending}")
+
+
+def _flush(file: Path) -> None:
+    with file.open("rb") as handle:
+        os.fsync(handle.fileno())
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            advice = "the disk is full; free some space or write elsewhere"
+        elif error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+            advice = "no permission to write there; choose another folder"
+        elif error.errno in {errno.ENOTDIR, errno.EEXIST}:
+            advice = "a file stands where a folder is needed; choose another name"
+        else:
+            raise
+        raise DiskError(f"{path}: {advice}. Nothing that was there has been changed.") from error

@@ -1,0 +1,56 @@
+"""The command line: one small file per verb. Verbs import the engine when they run, so that help is quick."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from histolumen import __version__
+from histolumen.cli import data, demo, doctor, evaluate, predict, recipes, train
+from histolumen.errors import HistolumenError
+
+app = typer.Typer(
+    name="histolumen",
+    help="Learn from image-level labels of histology images; answer with the class and the pixels that decided it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(demo.demo)
+app.add_typer(data.app, name="data")
+app.command()(train.train)
+app.command()(evaluate.evaluate)
+app.command()(predict.predict)
+app.add_typer(recipes.app, name="recipes")
+app.command()(doctor.doctor)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"histolumen {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Options that come before the verb."""
+
+
+def main() -> None:
+    """Run the command line: a user's error is one line on standard error and exit code 2."""
+    try:
+        app()
+    except HistolumenError as error:
+        sys.stderr.write(f"histolumen: {error}\n")
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.stderr.write("\nhistolumen: stopped; finished epochs and files are kept (train: go on with --resume)\n")
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of our output, such as `head`, has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

@@ -1,0 +1,96 @@
+"""`histolumen data`: turn images into a manifest, or check one."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from histolumen.data.manifest import Manifest
+
+app = typer.Typer(help="Make a manifest from images and labels, or check one.", no_args_is_help=True)
+Out = Annotated[Path, typer.Option("--out", help="Manifest to write (CSV).")]
+
+
+@app.command()
+def glas(
+    source: Annotated[Path, typer.Argument(help="Folder of GlaS with Grade.csv, BMP or any lossless format.")], out: Out
+) -> None:
+    """GlaS (Warwick-QU) with the paper's split of 67 / 18 / 80 images."""
+    from histolumen.data.glas import manifest_from_glas, paper_split
+
+    manifest = manifest_from_glas(source)
+    absent = len(paper_split()) - len(manifest.rows)
+    if absent:
+        typer.echo(f"note: {absent} of the {len(paper_split())} images of GlaS are not in {source}", err=True)
+    _finish(manifest, out)
+
+
+@app.command()
+def folder(
+    source: Annotated[Path, typer.Argument(help="Folder with CLASS/image or SPLIT/CLASS/image.")],
+    out: Out,
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="CSV with image, label [, mask, split, group] instead of class folders."),
+    ] = None,
+    group_pattern: Annotated[
+        str | None, typer.Option(help="Regular expression; its first (...) in the path is the patient.")
+    ] = None,
+    valid: Annotated[float, typer.Option(help="Share of the images for validation.")] = 0.15,
+    test: Annotated[float, typer.Option(help="Share of the images for the test.")] = 0.20,
+    seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
+) -> None:
+    """Your own images. Splits are stratified by class and keep patients whole."""
+    from histolumen.data.folder import SplitPlan, manifest_from_folder, manifest_from_table
+
+    plan = SplitPlan(valid, test, seed)
+    if labels is not None:
+        _finish(manifest_from_table(source, labels, plan), out)
+    else:
+        _finish(manifest_from_folder(source, plan, group_pattern), out)
+
+
+@app.command()
+def synthetic(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write the images to.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Manifest to write.  [default: DIR/manifest.csv]")] = None,
+    images: Annotated[int, typer.Option(min=6, help="How many images.")] = 120,
+    size: Annotated[int, typer.Option(min=64, help="Side of the images in pixels.")] = 256,
+    seed: Annotated[int, typer.Option(min=0, help="Seed; the same seed gives the same bytes.")] = 0,
+) -> None:
+    """H&E-like images with exact masks, benign or malignant in the glands only."""
+    from histolumen.data.synthetic_set import write_synthetic_set
+    from histolumen.engine.progress import track
+
+    manifest = write_synthetic_set(directory, images, size, seed, lambda items: track(items, "drawing"))
+    _finish(manifest, out or directory / "manifest.csv")
+
+
+@app.command()
+def check(
+    manifest: Annotated[Path, typer.Argument(help="Manifest to check.")],
+    images: Annotated[Path | None, typer.Option(help="Where the images are, if they have moved.")] = None,
+) -> None:
+    """Decode every image and mask and list what is wrong."""
+    from histolumen.data.check import check_manifest
+    from histolumen.data.manifest import read_manifest
+    from histolumen.engine.progress import track
+
+    content = read_manifest(manifest, images)
+    findings = check_manifest(content, lambda rows: track(list(rows), "checking"))
+    typer.echo(content.summary())
+    for warning in findings.warnings:
+        typer.echo(f"note: {warning}")
+    for problem in findings.problems:
+        typer.echo(f"problem: {problem}")
+    if findings.problems:
+        typer.echo(f"{len(findings.problems)} problem(s) in {len(content.rows)} images")
+        raise typer.Exit(2)
+    typer.echo(f"all {len(content.rows)} images can be read")
+
+
+def _finish(manifest: "Manifest", out: Path) -> None:
+    manifest.write(out)
+    typer.echo(manifest.summary())
+    typer.echo(f"manifest: {out}")

@@ -1,0 +1,31 @@
+"""`histolumen train`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def train(
+    recipe: Annotated[str, typer.Argument(help="Shipped recipe (see `histolumen recipes`) or a YAML file.")],
+    data: Annotated[Path, typer.Option(help="Manifest (see `histolumen data`).")],
+    out: Annotated[Path, typer.Option(help="Run folder to write.")],
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", help="Change one key, for example train.epochs=10. Repeatable.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on after the last finished epoch.")] = False,
+    devices: Annotated[str, typer.Option(help="Processes on this machine: a number, or auto.")] = "auto",
+    nodes: Annotated[int, typer.Option(min=1, help="Machines.")] = 1,
+    images: Annotated[Path | None, typer.Option(help="Where the images are, if they have moved.")] = None,
+) -> None:
+    """Train a model from labelled images; masks are not read."""
+    from histolumen.config import load_config
+    from histolumen.data.manifest import read_manifest
+    from histolumen.engine import train as training
+
+    config = load_config(recipe, overrides or ())
+    manifest = read_manifest(data, images)
+    progress = training.train(config, manifest, out, resume=resume, devices=devices, nodes=nodes)
+    if training.is_main_process():
+        typer.echo(f"{progress.epochs} epochs done; best by train.select={config.train.select}: {progress.best_epoch}")
+        typer.echo(f"run: {out}    model: {out / 'best'}")

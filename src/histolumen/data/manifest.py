@@ -1,0 +1,168 @@
+"""The one table that every source of images becomes: image, label, mask, split, group."""
+
+import csv
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, get_args
+
+from histolumen.atomic import new_file
+from histolumen.errors import DataError, nearest
+
+Split = Literal["train", "valid", "test"]
+SPLITS: tuple[Split, ...] = get_args(Split)
+_COLUMNS = ("image", "label", "mask", "split", "group")
+_ROOT = "root"  # only in manifests that do not lie beside their images
+
+
+@dataclass(frozen=True)
+class Row:
+    """One image. Paths are relative to the manifest's root; `mask` and `group` may be empty."""
+
+    image: str
+    label: str
+    split: Split
+    mask: str = ""
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Rows and the folder their paths start from."""
+
+    rows: tuple[Row, ...]
+    root: Path
+
+    @property
+    def classes(self) -> list[str]:
+        """Label names in the order of their class indices."""
+        return sorted({row.label for row in self.rows})
+
+    def split(self, name: str) -> "Manifest":
+        """The rows of one split."""
+        if name not in SPLITS:
+            raise DataError(f"unknown split '{name}'; {nearest(name, SPLITS)}")
+        return replace(self, rows=tuple(row for row in self.rows if row.split == name))
+
+    def image_path(self, row: Row) -> Path:
+        """Where the image of `row` is."""
+        return self.root / row.image
+
+    def mask_path(self, row: Row) -> Path | None:
+        """Where the mask of `row` is, if it has one."""
+        return self.root / row.mask if row.mask else None
+
+    def write(self, path: Path) -> None:
+        """Write as CSV; the root is kept, relative to the manifest, when that lies elsewhere."""
+        root = _relative(self.root, path.parent)
+        columns = _COLUMNS if root == "." else (*_COLUMNS, _ROOT)
+        with new_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as handle:
+            table = csv.writer(handle, lineterminator="\n")
+            table.writerow(columns)
+            for row in self.rows:
+                values = (row.image, row.label, row.mask, row.split, row.group)
+                table.writerow(values if root == "." else (*values, root))
+
+    def summary(self) -> str:
+        """One line per split: how many of each class, how many with a mask."""
+        lines = []
+        for name in SPLITS:
+            rows = self.split(name).rows
+            if rows:
+                counts = Counter(row.label for row in rows)
+                classes = ", ".join(f"{counts[label]} {label}" for label in sorted(counts))
+                lines.append(f"{name:5}  {len(rows):5} images: {classes}; {sum(bool(r.mask) for r in rows)} with a mask")
+        return "\n".join(lines)
+
+
+def read_manifest(path: Path, images: Path | None = None) -> Manifest:
+    """Read a manifest CSV.
+
+    Args:
+        path: of the CSV.
+        images: where the images are now, if they have moved since the manifest was written.
+    """
+    header, records = read_csv(path)
+    for column in header:
+        if column not in (*_COLUMNS, _ROOT):
+            raise DataError(f"{path}: unknown column '{column}'; {nearest(column, _COLUMNS)}")
+    for column in ("image", "label", "split"):
+        if column not in header:
+            raise DataError(f"{path}: no column '{column}'; a manifest has the columns {', '.join(_COLUMNS)}")
+    rows = tuple(_row(path, number, record) for number, record in enumerate(records, start=2))
+    if not rows:
+        raise DataError(f"{path}: lists no image")
+    _refuse_duplicates(path, rows)
+    roots = {record.get(_ROOT) or "." for record in records}
+    if len(roots) > 1:
+        raise DataError(f"{path}: names {len(roots)} root folders; a manifest has one")
+    return Manifest(rows, images or path.parent / roots.pop())
+
+
+def read_csv(path: Path) -> tuple[list[str], list[dict[str, str]]]:
+    """Header and records of a CSV with any line ends (bare CR too), spaces around values stripped."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: no such file") from error
+    except (UnicodeDecodeError, OSError) as error:
+        raise DataError(f"{path}: not a readable CSV file ({error}); save it as CSV, UTF-8") from error
+    lines = list(csv.reader(text.replace("\r\n", "\n").replace("\r", "\n").splitlines(), skipinitialspace=True))
+    lines = [[value.strip() for value in line] for line in lines if any(value.strip() for value in line)]
+    if not lines:
+        raise DataError(f"{path}: the file is empty")
+    header, *body = lines
+    for number, line in enumerate(body, start=2):
+        if len(line) != len(header):
+            raise DataError(f"{path}, line {number}: {len(line)} values for {len(header)} columns")
+    return header, [dict(zip(header, line, strict=True)) for line in body]
+
+
+def check_trainable(manifest: Manifest, source: Path) -> None:
+    """Refuse what no training can use: no training images, one class only, labels that training never sees."""
+    train = {row.label for row in manifest.split("train").rows}
+    if len(train) < 2:
+        found = f"only '{next(iter(train))}'" if train else "no image"
+        raise DataError(f"{source}: the training split has {found}; at least two classes are needed")
+    for name in ("valid", "test"):
+        unseen = {row.label for row in manifest.split(name).rows} - train
+        if unseen:
+            raise DataError(
+                f"{source}: label '{sorted(unseen)[0]}' appears in the {name} split but not in training; "
+                f"{nearest(sorted(unseen)[0], train)}"
+            )
+
+
+def _row(path: Path, number: int, record: dict[str, str]) -> Row:
+    for column in ("image", "label"):
+        if not record[column]:
+            raise DataError(f"{path}, line {number}: no {column}")
+    split = record["split"]
+    if split not in SPLITS:
+        raise DataError(f"{path}, line {number}: unknown split '{split}'; {nearest(split, SPLITS)}")
+    return Row(record["image"], record["label"], split, record.get("mask", ""), record.get("group", ""))
+
+
+def _refuse_duplicates(path: Path, rows: Sequence[Row]) -> None:
+    repeated = first_repeated(row.image for row in rows)
+    if repeated:
+        raise DataError(f"{path}: lists {repeated} twice; an image belongs to one split, once")
+
+
+def first_repeated(names: Iterable[str]) -> str | None:
+    """The first name that occurs more than once."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
+
+
+def _relative(folder: Path, start: Path) -> str:
+    try:
+        return Path(os.path.relpath(folder.resolve(), start.resolve())).as_posix()
+    except ValueError:  # another drive
+        return folder.resolve().as_posix()

@@ -1,0 +1,1 @@
+"""Training, evaluation and prediction: the same for every method."""

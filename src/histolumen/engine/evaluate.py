@@ -1,0 +1,158 @@
+"""Measuring a model on a split: labels always, pixels where there are masks."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from histolumen import metrics
+from histolumen.data.image import read_image, read_mask
+from histolumen.data.manifest import Manifest, Row
+from histolumen.engine.model import THRESHOLD, Model, Prediction
+from histolumen.errors import DataError, ImageError
+from histolumen.metrics import PixelCounts, Score
+
+
+@dataclass(frozen=True)
+class ImageResult:
+    """One evaluated image; `pixels` only where its true mask is known."""
+
+    row: Row
+    prediction: str
+    probability: float
+    predicted_share: float
+    pixels: PixelCounts | None
+
+    @property
+    def wrong(self) -> bool:
+        """Whether the class is not the true one."""
+        return self.prediction != self.row.label
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores in percent with 95 % intervals, what they rest on, and what had to be left out."""
+
+    split: str
+    scores: dict[str, Score]
+    confusion: dict[str, int] | None
+    images: list[ImageResult]
+    failures: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, object]:
+        """For `--json`: values at the top level, intervals and per-image results below."""
+        return {
+            "split": self.split,
+            "images": len(self.images),
+            "images_with_mask": sum(image.pixels is not None for image in self.images),
+            "threshold": THRESHOLD,
+            **{name: score.value for name, score in self.scores.items()},
+            "interval_95": {name: [score.low, score.high] for name, score in self.scores.items()},
+            "pixel_confusion": self.confusion,
+            "per_image": [image_record(image) for image in self.images],
+            "failures": self.failures,
+        }
+
+
+def evaluate(
+    model: Model,
+    manifest: Manifest,
+    split: str,
+    track: Callable[[tuple[Row, ...]], Iterable[Row]] = lambda rows: rows,
+    watch: Callable[[Row, Prediction, np.ndarray | None], None] = lambda *_: None,
+) -> Evaluation:
+    """Predict and measure every image of a split.
+
+    A normal image without mask file has an empty true mask when other images of the split have one (Camelyon16's
+    convention); a split without any mask is measured by labels alone.
+
+    Args:
+        model: a trained model.
+        manifest: images, labels and masks.
+        split: which part of it.
+        track: wraps the rows to show progress.
+        watch: is shown each prediction, for example to draw it.
+    """
+    part = manifest.split(split)
+    if not part.rows:
+        present = sorted({row.split for row in manifest.rows})
+        raise DataError(f"the manifest has no image in split '{split}'; it has: {', '.join(present)}")
+    unknown = {row.label for row in part.rows} - set(model.classes)
+    if unknown:
+        raise DataError(f"label '{sorted(unknown)[0]}' is not known to the model, whose classes are {model.classes}")
+    masked_labels = {row.label for row in part.rows if row.mask}
+    results, failures = [], []
+    for row in track(part.rows):
+        try:
+            image = read_image(part.image_path(row))
+            truth = _truth(part, row, image.shape[:2], masked_labels)
+        except ImageError as error:
+            failures.append(str(error))
+            continue
+        prediction = model.predict(image)
+        watch(row, prediction, truth)
+        pixels = None if truth is None else metrics.count_pixels(prediction.soft_mask, truth, THRESHOLD)
+        probability = prediction.probabilities[prediction.label]
+        results.append(ImageResult(row, prediction.label, probability, prediction.foreground_share, pixels))
+    if not results:
+        raise DataError(f"no image of split '{split}' could be read; first problem: {failures[0]}")
+    return Evaluation(split, _scores(results), _confusion(results), results, failures)
+
+
+def image_record(result: ImageResult) -> dict[str, object]:
+    """One line of the per-image table; scores in percent."""
+    record: dict[str, object] = {
+        "image": result.row.image,
+        "label": result.row.label,
+        "prediction": result.prediction,
+        "probability": round(result.probability, 6),
+        "wrong": int(result.wrong),
+        "foreground_share": round(100 * result.predicted_share, 3),
+    }
+    pixels = result.pixels
+    if pixels is not None:
+        record["true_foreground_share"] = round(100 * pixels.true_share, 3)
+        for name, value in (("f1_plus", pixels.f1_plus), ("f1_minus", pixels.f1_minus), ("miou", pixels.miou)):
+            record[name] = None if np.isnan(value) else round(100 * value, 3)
+    return record
+
+
+def _truth(part: Manifest, row: Row, size: tuple[int, ...], masked_labels: set[str]) -> np.ndarray | None:
+    path = part.mask_path(row)
+    if path is not None:
+        return read_mask(path, (size[0], size[1]))
+    if masked_labels and row.label not in masked_labels:  # a class without lesion: nothing to mark
+        return np.zeros(size[:2], bool)
+    return None
+
+
+def _scores(results: list[ImageResult]) -> dict[str, Score]:
+    counts = [result.pixels for result in results if result.pixels is not None]
+    per_image: dict[str, list[float]] = {"error": [float(result.wrong) for result in results]}
+    if counts:
+        per_image |= {
+            "f1_plus": [c.f1_plus for c in counts],
+            "f1_minus": [c.f1_minus for c in counts],
+            "miou": [c.miou for c in counts],
+            "predicted_foreground_share": [c.predicted_share for c in counts],
+            "true_foreground_share": [c.true_share for c in counts],
+        }
+    scores = {}
+    for name, values in per_image.items():
+        scores[name] = _percent(metrics.bootstrap(len(values), metrics.weighted_mean(np.array(values))))
+        if name == "f1_minus":
+            pooled = metrics.pooled_average_precision(counts)
+            scores["pxap"] = _percent(metrics.bootstrap(len(counts), pooled))
+    return scores
+
+
+def _percent(score: Score) -> Score:
+    return Score(100 * score.value, 100 * score.low, 100 * score.high)
+
+
+def _confusion(results: list[ImageResult]) -> dict[str, int] | None:
+    counts = [result.pixels.confusion for result in results if result.pixels is not None]
+    if not counts:
+        return None
+    names = ("true_negative", "false_positive", "false_negative", "true_positive")
+    return {name: int(value) for name, value in zip(names, np.sum(counts, axis=0), strict=True)}

@@ -1,0 +1,36 @@
+"""The optimiser, and the learning rate as a plain function of the epoch: nothing to save, nothing to resume."""
+
+from torch import nn
+from torch.optim import SGD
+
+from histolumen.config import TrainSettings
+from histolumen.methods.base import Method
+
+
+def build_optimizer(method: Method, settings: TrainSettings) -> SGD:
+    """SGD with Nesterov momentum; everything but the backbone learns `head_lr_factor` times as fast."""
+    backbone = list(method.backbone.parameters())
+    known = {id(parameter) for parameter in backbone}
+    heads: list[nn.Parameter] = [parameter for parameter in method.parameters() if id(parameter) not in known]
+    groups = [
+        {"params": backbone, "lr": settings.lr, "factor": 1.0},
+        {"params": heads, "lr": settings.lr * settings.head_lr_factor, "factor": settings.head_lr_factor},
+    ]
+    return SGD(groups, momentum=settings.momentum, weight_decay=settings.weight_decay, nesterov=settings.momentum > 0)
+
+
+def learning_rate(epoch: int, settings: TrainSettings) -> float:
+    """Rate of the backbone in `epoch`, counted from 0."""
+    if settings.schedule == "constant":
+        return settings.lr
+    if settings.schedule == "step":
+        reductions = epoch // settings.lr_every
+    else:
+        reductions = sum(epoch >= milestone for milestone in settings.lr_milestones)
+    return max(settings.lr * settings.lr_factor**reductions, min(settings.lr, settings.lr_floor))
+
+
+def set_learning_rate(optimizer: SGD, rate: float) -> None:
+    """Apply a backbone rate to all groups."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate * group["factor"]

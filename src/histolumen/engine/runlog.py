@@ -1,0 +1,63 @@
+"""What a run writes down about itself: metrics.jsonl, TensorBoard events, env.json."""
+
+import json
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.tensorboard import SummaryWriter
+
+from histolumen.engine.checkpoint import write_text
+
+_PACKAGES = ("histolumen", "torch", "torchvision", "timm", "lightning-fabric", "monai", "numpy", "pillow", "safetensors")
+
+
+class RunLog:
+    """One JSON object per epoch in metrics.jsonl, the same as scalars for TensorBoard."""
+
+    def __init__(self, folder: Path, done_epochs: int):
+        self.path = folder / "metrics.jsonl"
+        write_text(self.path, "".join(json.dumps(line) + "\n" for line in read_metrics(folder)[:done_epochs]))
+        self.board = SummaryWriter(str(folder), purge_step=done_epochs or None)
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Append one epoch."""
+        with self.path.open("a", encoding="utf-8") as handle:
+            handle.write(json.dumps(record) + "\n")
+            handle.flush()
+            os.fsync(handle.fileno())
+        for name, value in record.items():
+            for key, scalar in value.items() if isinstance(value, dict) else [("", value)]:
+                self.board.add_scalar(f"{name}/{key}" if key else name, scalar, record["epoch"])
+        self.board.flush()
+
+    def close(self) -> None:
+        """Flush and close the TensorBoard file."""
+        self.board.close()
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """The finished epochs of a run; a line cut short by a kill is left out."""
+    path = folder / "metrics.jsonl"
+    records = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        try:
+            records.append(json.loads(line))
+        except ValueError:
+            break
+    return records
+
+
+def environment() -> dict[str, Any]:
+    """Versions and hardware a run depends on."""
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {name: version(name) for name in _PACKAGES},
+        "torch_build": torch.__version__,
+        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+        "cpu_threads": torch.get_num_threads(),
+    }

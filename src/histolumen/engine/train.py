@@ -1,0 +1,233 @@
+"""The training loop: one process or many, killed and resumed, the same for every method."""
+
+import json
+import math
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from histolumen.atomic import settle
+from histolumen.config import RunConfig, load_config
+from histolumen.data.dataset import EpochSampler, TrainingImages, collate
+from histolumen.data.manifest import Manifest, check_trainable
+from histolumen.engine.checkpoint import ModelCard, load_state, load_weights, save_model, write_text
+from histolumen.engine.launch import make_fabric
+from histolumen.engine.optim import build_optimizer, learning_rate, set_learning_rate
+from histolumen.engine.progress import SilentReporter, TrainingReporter, console_reporter
+from histolumen.engine.runlog import RunLog, environment
+from histolumen.engine.validate import Validation, validate
+from histolumen.errors import ConfigError, RunError
+from histolumen.methods.base import Batch, Method, build_method
+from histolumen.nets.backbones import build_backbone
+
+
+def is_main_process() -> bool:
+    """Whether this is the process that reports and writes."""
+    return not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is: epochs done, and the best of them by the run's own rule."""
+
+    epochs: int = 0
+    best_epoch: int = 0
+    best_score: float = -math.inf
+
+
+def train(
+    config: RunConfig, manifest: Manifest, out: Path, *, resume: bool = False, devices: str = "auto", nodes: int = 1
+) -> Progress:
+    """Train and write a run folder.
+
+    Args:
+        config: the recipe.
+        manifest: the images; masks in it are read only by methods that declare so.
+        out: the run folder.
+        resume: go on after the last finished epoch of `out`.
+        devices: processes on this machine, or "auto".
+        nodes: machines.
+    """
+    check_trainable(manifest, out)
+    _check_folder(out, config, resume=resume)
+    fabric = make_fabric(devices, nodes)
+    if config.train.batch_size % fabric.world_size:
+        raise ConfigError(
+            f"train.batch_size {config.train.batch_size} cannot be divided among {fabric.world_size} processes"
+        )
+    return _Run(fabric, config, manifest, out).train(resume=resume)
+
+
+class _Run:
+    def __init__(self, fabric: Fabric, config: RunConfig, manifest: Manifest, out: Path):
+        self.fabric, self.config, self.out = fabric, config, out
+        self.manifest, self.classes = manifest, manifest.classes
+        torch.manual_seed(config.seed)  # the same first weights in every process
+        self.method = build_method(config.method, build_backbone(config.backbone), len(self.classes))
+        torch.manual_seed(config.seed * 1009 + fabric.global_rank)  # but dropout of its own
+        self.optimizer = build_optimizer(self.method, config.train)
+        images = TrainingImages(
+            manifest.split("train"), self.classes, config.images, config.seed, with_masks=self.method.reads_masks
+        )
+        own_batch = config.train.batch_size // fabric.world_size
+        self.sampler = EpochSampler(len(images), own_batch, config.seed, fabric.global_rank, fabric.world_size)
+        self.loader = DataLoader(
+            images,
+            own_batch,
+            sampler=self.sampler,
+            num_workers=config.train.workers,
+            collate_fn=collate,
+            persistent_workers=config.train.workers > 0,
+        )
+
+    def train(self, *, resume: bool) -> Progress:
+        progress = self._resume() if resume and (self.out / "last").exists() else self._begin()
+        module, optimizer = self.fabric.setup(self.method, self.optimizer)
+        module.mark_forward_method("losses")
+        epochs = self.config.train.epochs
+        with ExitStack() as stack:
+            reporter: TrainingReporter = SilentReporter()
+            log = None
+            if self.fabric.is_global_zero:
+                reporter = stack.enter_context(console_reporter(epochs, len(self.loader), progress.epochs))
+                log = RunLog(self.out, progress.epochs)
+                stack.callback(log.close)
+            for epoch in range(progress.epochs, epochs):
+                started = time.perf_counter()
+                rate = learning_rate(epoch, self.config.train)
+                set_learning_rate(self.optimizer, rate)
+                scheduled = self.method.statistics()
+                losses = self._epoch(epoch, module, optimizer, reporter, rate)
+                validation = validate(self.fabric, self.method, self.manifest, self.classes, self.config.images)
+                progress = self._keep(epoch, progress, validation)  # before the schedules move on: see `_keep`
+                if log is not None:
+                    seconds = round(time.perf_counter() - started, 2)
+                    record = {"epoch": epoch + 1, "seconds": seconds, "lr": rate, "loss": losses, **_named(scheduled)}
+                    log.write({**record, "valid": validation.as_dict()} if validation else record)
+                    reporter.epoch(_line(epoch, epochs, losses, validation, seconds))
+        return progress
+
+    def _epoch(
+        self, epoch: int, module: Any, optimizer: Any, reporter: TrainingReporter, rate: float
+    ) -> dict[str, float]:
+        """One pass over the training images; gives the mean of each loss term."""
+        self.method.train()
+        self.sampler.epoch = epoch
+        totals: dict[str, Tensor] = {}
+        for images, labels, masks in self.loader:
+            batch = Batch(*(None if x is None else self.fabric.to_device(x) for x in (images, labels, masks)))  # type: ignore[arg-type]
+            terms = module.losses(batch)
+            loss = cast("Tensor", sum(terms.values()))
+            if not torch.isfinite(loss):
+                raise RunError(
+                    f"{self.out}: the loss became {loss.item()} in epoch {epoch + 1}; lower train.lr or set "
+                    "train.clip_gradient. The last finished epoch is kept."
+                )
+            optimizer.zero_grad()
+            self.fabric.backward(loss)
+            if self.config.train.clip_gradient is not None:
+                self.fabric.clip_gradients(module, optimizer, max_norm=self.config.train.clip_gradient)
+            optimizer.step()
+            detached = {name: term.detach() for name, term in {**terms, "total": loss}.items()}
+            totals = {name: totals.get(name, 0) + value for name, value in detached.items()}
+            reporter.step({name: value.item() for name, value in detached.items()}, rate)
+        means = {name: value / len(self.loader) for name, value in totals.items()}
+        return {name: float(self.fabric.all_reduce(value, reduce_op="mean")) for name, value in means.items()}
+
+    def _keep(self, epoch: int, progress: Progress, validation: Validation | None) -> Progress:
+        """Save the epoch as `best/` if the rule says so, and always as `last/`.
+
+        `best/` holds sigma and t as they were in the epoch it is chosen for; `last/` is ready for the next epoch.
+        """
+        score = _score(self.config.train.select, epoch, validation)
+        progress = replace(progress, epochs=epoch + 1)
+        card = ModelCard(self.config, self.classes, epoch + 1, validation.as_dict() if validation else {})
+        if score >= progress.best_score:
+            progress = replace(progress, best_epoch=epoch + 1, best_score=score)
+            if self.fabric.is_global_zero:
+                save_model(self.out / "best", self.method, card)
+        self.method.end_epoch()
+        random_states = cast("Tensor", self.fabric.all_gather(torch.get_rng_state())).reshape(
+            self.fabric.world_size, -1
+        )
+        if self.fabric.is_global_zero:
+            state = {
+                "optimizer": self.optimizer.state_dict(),
+                "random": random_states,
+                "epochs": progress.epochs,
+                "best_epoch": progress.best_epoch,
+                "best_score": progress.best_score,
+            }
+            save_model(self.out / "last", self.method, card, state)
+        self.fabric.barrier()
+        return progress
+
+    def _begin(self) -> Progress:
+        if self.fabric.is_global_zero:
+            write_text(self.out / "config.yaml", self.config.as_yaml())
+            self.manifest.write(self.out / "manifest.csv")
+            write_text(self.out / "env.json", json.dumps(environment(), indent=2) + "\n")
+        self.fabric.barrier()
+        return Progress()
+
+    def _resume(self) -> Progress:
+        folder = self.out / "last"
+        load_weights(self.method, folder)
+        state = load_state(folder)
+        self.optimizer.load_state_dict(state["optimizer"])
+        random_states = state["random"]
+        if len(random_states) != self.fabric.world_size:
+            raise RunError(
+                f"{self.out}: was trained by {len(random_states)} process(es), not {self.fabric.world_size}; "
+                "resume it with the same number"
+            )
+        torch.set_rng_state(random_states[self.fabric.global_rank])
+        return Progress(state["epochs"], state["best_epoch"], state["best_score"])
+
+
+def _check_folder(out: Path, config: RunConfig, *, resume: bool) -> None:
+    settle(out / "last")
+    exists = (out / "last").exists()
+    if exists and not resume:
+        raise RunError(f"{out}: already holds a run; add --resume to go on with it, or choose another --out")
+    if exists:
+        before, now = _flat(load_config(str(out / "config.yaml"))), _flat(config)
+        changed = [key for key in now if now[key] != before.get(key) and key != "train.epochs"]
+        if changed:
+            key = changed[0]
+            raise RunError(
+                f"{out}: was started with {key} = {before.get(key)}, not {now[key]}; "
+                "resume it with the same recipe and --set, only train.epochs may change"
+            )
+
+
+def _flat(config: RunConfig) -> dict[str, Any]:
+    nested = config.as_dict()
+    blocks = {f"{name}.{key}": value for name, block in nested.items() if name != "seed" for key, value in block.items()}
+    return {**blocks, "seed": config.seed}
+
+
+def _score(rule: str, epoch: int, validation: Validation | None) -> float:
+    """Higher is better, and equal counts as better: the latest of equals wins (the paper's rule)."""
+    if rule == "last" or validation is None:
+        return float(epoch)
+    return -validation.error if rule == "accuracy" else -validation.cross_entropy
+
+
+def _named(scheduled: dict[str, float]) -> dict[str, Any]:
+    return {"schedule": scheduled} if scheduled else {}
+
+
+def _line(epoch: int, epochs: int, losses: dict[str, float], validation: Validation | None, seconds: float) -> str:
+    terms = "  ".join(f"{name} {value:.3f}" for name, value in losses.items())
+    line = f"epoch {epoch + 1:>3} of {epochs}  {seconds:5.1f} s  {terms}"
+    if validation is None:
+        return line
+    return f"{line}  |  validation: error {validation.error:.1f} %  foreground {validation.foreground_share:.0f} %"

@@ -1,0 +1,50 @@
+"""Judging an epoch by labels alone: no mask is read here, whatever the manifest holds."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from lightning_fabric import Fabric
+
+from histolumen.data.image import read_image
+from histolumen.data.manifest import Manifest
+from histolumen.data.transforms import ImageSettings
+from histolumen.engine.model import predict_image
+from histolumen.methods.base import Method
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Classification error and mean foreground share in percent, cross-entropy in nats."""
+
+    error: float
+    cross_entropy: float
+    foreground_share: float
+
+    def as_dict(self) -> dict[str, float]:
+        """For metrics.jsonl and model.json."""
+        return {
+            "error": self.error,
+            "cross_entropy": self.cross_entropy,
+            "foreground_share": self.foreground_share,
+        }
+
+
+def validate(
+    fabric: Fabric, method: Method, manifest: Manifest, classes: list[str], settings: ImageSettings
+) -> Validation | None:
+    """Predict the validation split, shared among the processes; None where there is no such split."""
+    valid = manifest.split("valid")
+    if not valid.rows:
+        return None
+    method.eval()
+    sums = torch.zeros(3, dtype=torch.float64, device=fabric.device)
+    for row in valid.rows[fabric.global_rank :: fabric.world_size]:
+        path = valid.image_path(row)
+        prediction = predict_image(method, classes, read_image(path), settings, fabric.device, path)
+        probability = max(prediction.probabilities[row.label], 1e-12)
+        wrong = float(prediction.label != row.label)
+        sums += torch.tensor([wrong, -math.log(probability), prediction.foreground_share], device=fabric.device)
+    total = fabric.all_reduce(sums, reduce_op="sum")
+    error, cross_entropy, share = (torch.as_tensor(total) / len(valid.rows)).tolist()
+    return Validation(100 * error, cross_entropy, 100 * share)

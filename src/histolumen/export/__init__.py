@@ -1,0 +1,1 @@
+"""What leaves: masks, overlays and tables."""

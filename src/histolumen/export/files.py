@@ -1,0 +1,61 @@
+"""Masks, overlays and tables on disk."""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from histolumen.atomic import new_file
+
+
+def save_picture(picture: Image.Image, path: Path) -> None:
+    """Write a PNG whole or not at all."""
+    with new_file(path) as temporary:
+        picture.save(temporary, format="PNG")
+
+
+def save_soft_mask(soft_mask: np.ndarray, path: Path) -> None:
+    """Write [0, 1] as a 16-bit PNG (65535 is 1)."""
+    save_picture(Image.fromarray((soft_mask.clip(0, 1) * 65535).round().astype(np.uint16)), path)
+
+
+def save_binary_mask(mask: np.ndarray, path: Path) -> None:
+    """Write a mask as an 8-bit PNG of 0 and 255."""
+    save_picture(Image.fromarray(np.where(mask, 255, 0).astype(np.uint8)), path)
+
+
+def save_table(records: Sequence[dict[str, Any]], path: Path) -> None:
+    """Write records as CSV; columns in order of first appearance."""
+    columns = list(dict.fromkeys(key for record in records for key in record))
+    text = io.StringIO()
+    table = csv.DictWriter(text, columns, lineterminator="\n")
+    table.writeheader()
+    table.writerows(records)
+    with new_file(path) as temporary:
+        temporary.write_text(text.getvalue(), encoding="utf-8")
+
+
+def save_json(content: Any, path: Path) -> None:
+    """Write JSON that any reader takes: NaN becomes null."""
+    with new_file(path) as temporary:
+        temporary.write_text(to_json(content) + "\n", encoding="utf-8")
+
+
+def to_json(content: Any) -> str:
+    """Indented JSON text; NaN becomes null."""
+    return json.dumps(_plain(content), indent=2, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,65 @@
+"""Pictures of a prediction that one would like to show."""
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+from scipy import ndimage
+
+_OUTLINE = (0, 158, 115)  # Okabe-Ito green, on a white halo: visible on pink and purple, colour-blind safe
+_MISSED, _FALSE = np.array([0, 114, 178]), np.array([230, 159, 0])  # blue: missed; orange: false alarm
+_FADE = 0.55
+
+
+def draw_overlay(image: np.ndarray, mask: np.ndarray, caption: str = "") -> Image.Image:
+    """The image with the deciding pixels in full colour and outlined, the rest faded towards grey.
+
+    Args:
+        image: RGB [H, W, 3] uint8.
+        mask: [H, W] bool.
+        caption: written on a strip below the image.
+    """
+    grey = image.mean(2, keepdims=True) * 0.35 + 255 * 0.65 * 0.86
+    faded = (1 - _FADE) * image + _FADE * grey
+    picture = np.where(mask[..., None], image, faded)
+    width = max(1, round(min(mask.shape) / 260))
+    edge = mask & ~ndimage.binary_erosion(mask, iterations=width, border_value=1)
+    halo = ndimage.binary_dilation(edge, iterations=width) & ~mask
+    picture[halo] = 255
+    picture[edge] = _OUTLINE
+    return _with_caption(Image.fromarray(picture.round().astype(np.uint8)), caption)
+
+
+def draw_comparison(image: np.ndarray, mask: np.ndarray, truth: np.ndarray, caption: str = "") -> Image.Image:
+    """Image, overlay, and the overlay's errors (blue: missed, orange: false alarm) side by side."""
+    errors = np.repeat((image.mean(2, keepdims=True) * 0.5 + 255 * 0.5), 3, axis=2)
+    for wrong, colour in ((truth & ~mask, _MISSED), (mask & ~truth, _FALSE)):
+        errors[wrong] = 0.35 * errors[wrong] + 0.65 * colour
+    edge = truth & ~ndimage.binary_erosion(truth, iterations=max(1, round(min(truth.shape) / 260)), border_value=1)
+    errors[edge] = 40
+    tiles = [image, np.asarray(draw_overlay(image, mask)), errors.round().astype(np.uint8)]
+    gap = np.full((image.shape[0], max(2, image.shape[1] // 64), 3), 255, np.uint8)
+    row = np.concatenate([tiles[0], gap, tiles[1], gap, tiles[2]], axis=1)
+    return _with_caption(Image.fromarray(row), caption)
+
+
+def draw_sheet(pictures: list[Image.Image], columns: int = 2, gap: int = 8) -> Image.Image:
+    """Pictures of equal size on one page."""
+    width, height = pictures[0].size
+    rows = -(-len(pictures) // columns)
+    page = Image.new("RGB", (columns * (width + gap) - gap, rows * (height + gap) - gap), "white")
+    for index, picture in enumerate(pictures):
+        page.paste(picture, ((index % columns) * (width + gap), (index // columns) * (height + gap)))
+    return page
+
+
+def _with_caption(picture: Image.Image, caption: str) -> Image.Image:
+    if not caption:
+        return picture
+    size = max(11, picture.height // 22)
+    strip = Image.new("RGB", (picture.width, picture.height + round(1.7 * size)), "white")
+    strip.paste(picture, (0, 0))
+    font = ImageFont.load_default(size)
+    while size > 7 and font.getlength(caption) > picture.width - 8:
+        size -= 1
+        font = ImageFont.load_default(size)
+    ImageDraw.Draw(strip).text((4, picture.height + 3), caption, fill=(30, 30, 30), font=font)
+    return strip

@@ -1,0 +1,109 @@
+"""What every method is to the engine, and the registry that finds one by name."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, TypeVar
+
+from torch import Tensor, nn
+
+from histolumen.errors import ConfigError, nearest
+from histolumen.nets.backbones import Backbone
+from histolumen.settings import Settings
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Images in [0, 1] [B, 3, H, W] and class indices [B]; masks only for methods that declare `reads_masks`."""
+
+    images: Tensor
+    labels: Tensor
+    masks: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Output:
+    """Class probabilities [B, C] and the soft foreground mask [B, 1, H, W] in [0, 1] at the input's size."""
+
+    probs: Tensor
+    mask: Tensor
+
+
+class MapRunner(Protocol):
+    """Applies a fully convolutional `net` to images: at once, or window by window when they are large."""
+
+    def __call__(self, net: Callable[[Tensor], Tensor], images: Tensor) -> Tensor: ...
+
+
+def at_once(net: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+    """The plain `MapRunner`."""
+    return net(images)
+
+
+class Method(nn.Module):
+    """A way to learn from labelled images. The engine sees nothing else."""
+
+    reads_masks: ClassVar[bool] = False
+
+    backbone: Backbone
+
+    def losses(self, batch: Batch) -> dict[str, Tensor]:
+        """Named, weighted terms; the engine minimises their sum."""
+        raise NotImplementedError
+
+    def predict(self, images: Tensor, run: MapRunner = at_once) -> Output:
+        """Class and mask of each image. Maps are made through `run`, so that large images can go window by window."""
+        raise NotImplementedError
+
+    def end_epoch(self) -> None:
+        """Advance schedules; their state lives in buffers and is saved with the weights."""
+
+    def statistics(self) -> dict[str, float]:
+        """Scheduled values worth logging."""
+        return {}
+
+
+class MethodSettings(Settings):
+    """Base of each method's own block."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class _Entry:
+    settings: type[MethodSettings]
+    build: Callable[..., Method]
+
+
+_registry: dict[str, _Entry] = {}
+
+M = TypeVar("M", bound=type[Method])
+
+
+def register(settings: type[MethodSettings]) -> Callable[[M], M]:
+    """Class decorator: make a method known, under the name its block of settings declares."""
+    name = settings.model_fields["name"].default
+
+    def add(method: M) -> M:
+        if name in _registry:
+            raise ValueError(f"method '{name}' is registered twice")
+        _registry[name] = _Entry(settings, method)
+        return method
+
+    return add
+
+
+def method_names() -> list[str]:
+    """All registered methods."""
+    return sorted(_registry)
+
+
+def settings_of(name: str) -> type[MethodSettings]:
+    """The block of settings that belongs to method `name`."""
+    if name not in _registry:
+        raise ConfigError(f"unknown method '{name}'; {nearest(name, _registry)}")
+    return _registry[name].settings
+
+
+def build_method(settings: MethodSettings, backbone: Backbone, classes: int) -> Method:
+    """Make the method that `settings` belongs to, on `backbone`, for a number of classes."""
+    return _registry[settings.name].build(settings, backbone, classes)

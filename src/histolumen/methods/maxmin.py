@@ -1,0 +1,160 @@
+"""Max-Min uncertainty (Belharbi et al.): the foreground is where the classifier is sure, the background where it cannot tell.
+
+A localizer and a classifier share one backbone. The localizer's winning class map becomes the mask M+ (Eq. 8); the
+classifier must know the class of X+ = X * M+ (Eq. 1-1) and nothing about X- = X * (1 - M+) (Eq. 6 or 7), while a
+barrier keeps both regions large (Eq. 5).
+"""
+
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional as F
+
+from histolumen import losses
+from histolumen.methods.base import Batch, MapRunner, Method, MethodSettings, Output, at_once, register
+from histolumen.nets.backbones import Backbone
+from histolumen.nets.batchnorm import Case
+from histolumen.nets.pooling import WildcatHead
+
+_FLAT = 1e-6  # a map whose range is below this shows no preference
+
+
+class MaxMinSettings(MethodSettings):
+    """Settings of Max-Min; the defaults are the paper's for GlaS."""
+
+    name: Literal["maxmin"] = "maxmin"
+    """The method."""
+    foreground: bool = True
+    """Train the classifier on X+ (Eq. 1-1). Off: the class comes from the localizer."""
+    background: losses.Background = "sem"
+    """What makes the classifier uncertain on X-: `eem` (Eq. 6), `sem` (Eq. 7) or `none`."""
+    size_barrier: bool = True
+    """Keep foreground and background large (the log-barrier of Eq. 5)."""
+    lambda_: float = Field(default=1e-7, alias="lambda", ge=0)
+    """Weight of the background term (Eq. 5)."""
+    sigma: float = Field(default=0.15, ge=0, le=1)
+    """Threshold of Eq. 8 on the normalised map, at the start."""
+    sigma_step: float = Field(default=0.001, ge=0)
+    """Added to sigma after each epoch."""
+    sigma_max: float = Field(default=0.20, ge=0, le=1)
+    """Where sigma stops growing."""
+    omega: float = Field(default=5.0, gt=0)
+    """Steepness of Eq. 8."""
+    t: float = Field(default=5.0, gt=0)
+    """Sharpness of the barrier, at the start."""
+    t_factor: float = Field(default=1.01, ge=1)
+    """Multiplies t after each epoch."""
+    t_max: float = Field(default=10.0, gt=0)
+    """Where t stops growing."""
+    size_unit: losses.SizeUnit = "pixels"
+    """Region sizes in the barrier: sums of mask values, or shares of the image."""
+    classifier_scale: float = Field(default=0.8, gt=0, le=1)
+    """X+ and X- are shrunk to this share of their sides before the classifier sees them."""
+    modalities: int = Field(default=5, ge=1)
+    """WILDCAT maps per class."""
+    kmax: float = Field(default=0.3, gt=0)
+    """WILDCAT: share of the positions that are positive evidence."""
+    kmin: float = Field(default=0.0, ge=0)
+    """WILDCAT: share of the positions that are negative evidence."""
+    alpha: float = 0.0
+    """WILDCAT: weight of the negative evidence."""
+    dropout: float = Field(default=0.1, ge=0, lt=1)
+    """WILDCAT: dropout on the pooled activations."""
+
+
+def soft_mask(class_maps: Tensor, probs: Tensor, size: tuple[int, int], sigma: Tensor | float, omega: float) -> Tensor:
+    """M+ of Eq. 8 from the localizer's class maps.
+
+    The winning map is made differentiable as the sum of the class maps weighted by the localizer's own probabilities,
+    enlarged to the image, and normalised to [0, 1] **per image**, so that sigma means the same for each of them.
+    """
+    winning = (class_maps * probs[:, :, None, None]).sum(1, keepdim=True)
+    enlarged = F.interpolate(winning, size=size, mode="bilinear", align_corners=True)
+    low, high = enlarged.amin((2, 3), keepdim=True), enlarged.amax((2, 3), keepdim=True)
+    normalised = (enlarged - low) / (high - low + _FLAT)
+    return torch.sigmoid(omega * (normalised - sigma))
+
+
+@register(MaxMinSettings)
+class MaxMin(Method):
+    """Algorithm 1 of the paper."""
+
+    t: Tensor
+    sigma: Tensor
+
+    def __init__(self, settings: MaxMinSettings, backbone: Backbone, classes: int):
+        super().__init__()
+        self.settings = settings
+        self.backbone = backbone
+        self.localizer = self._head(classes)
+        self.classifier = self._head(classes)
+        self.register_buffer("t", torch.tensor(settings.t))
+        self.register_buffer("sigma", torch.tensor(settings.sigma))
+
+    def losses(self, batch: Batch) -> dict[str, Tensor]:
+        s = self.settings
+        X = self.backbone.normalise(batch.images)
+        maps = self.localizer.maps(self.backbone(X))  # forward X into M
+        scores = self.localizer.scores(maps)
+        terms = {"localizer": losses.cross_entropy(scores, batch.labels)}
+        foreground = self._mask(maps, scores, X)  # M+; M- is its complement
+        if s.size_barrier:
+            terms["size"] = losses.size_barrier(foreground, self.t, s.size_unit)
+        regions = self._regions()
+        if regions:
+            on_plus, on_minus = self._classify_regions(X, foreground, regions)  # forward X+, X- into C
+            if on_plus is not None:
+                terms["foreground"] = losses.cross_entropy(on_plus, batch.labels)
+            if on_minus is not None and s.background != "none":
+                terms["background"] = s.lambda_ * losses.background_uncertainty(on_minus, s.background)
+        return terms
+
+    def predict(self, images: Tensor, run: MapRunner = at_once) -> Output:
+        X = self.backbone.normalise(images)
+        maps = run(lambda x: self.localizer.maps(self.backbone(x)), X)
+        scores = self.localizer.scores(maps)
+        foreground = self._mask(maps, scores, X)
+        if self.settings.foreground:  # X- is never computed here
+            X_plus = self._shrink(X * foreground)
+            maps = run(lambda x: self.classifier.maps(self.backbone(x, Case.FOREGROUND)), X_plus)
+            scores = self.classifier.scores(maps)
+        return Output(probs=scores.softmax(1), mask=foreground)
+
+    def end_epoch(self) -> None:
+        s = self.settings
+        self.t.mul_(s.t_factor).clamp_(max=max(s.t_max, s.t))
+        self.sigma.add_(s.sigma_step).clamp_(max=max(s.sigma_max, s.sigma))
+
+    def statistics(self) -> dict[str, float]:
+        return {"t": float(self.t), "sigma": float(self.sigma)}
+
+    def _head(self, classes: int) -> WildcatHead:
+        s = self.settings
+        return WildcatHead(self.backbone.channels, classes, s.modalities, s.kmax, s.kmin, s.alpha, s.dropout)
+
+    def _mask(self, maps: Tensor, scores: Tensor, images: Tensor) -> Tensor:
+        height, width = images.shape[2:]
+        return soft_mask(maps, scores.softmax(1), (height, width), self.sigma, self.settings.omega)
+
+    def _regions(self) -> tuple[Case, ...]:
+        wanted = ((Case.FOREGROUND, self.settings.foreground), (Case.BACKGROUND, self.settings.background != "none"))
+        return tuple(case for case, on in wanted if on)
+
+    def _classify_regions(
+        self, X: Tensor, foreground: Tensor, regions: tuple[Case, ...]
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Scores of C on X+ and X-, which go through the backbone as one batch."""
+        masks = {Case.FOREGROUND: foreground, Case.BACKGROUND: 1 - foreground}
+        stacked = torch.cat([self._shrink(X * masks[case]) for case in regions])
+        scores = self.classifier(self.backbone(stacked, *regions)).chunk(len(regions))
+        found = dict(zip(regions, scores, strict=True))
+        return found.get(Case.FOREGROUND), found.get(Case.BACKGROUND)
+
+    def _shrink(self, images: Tensor) -> Tensor:
+        if self.settings.classifier_scale == 1:
+            return images
+        size = [max(1, round(side * self.settings.classifier_scale)) for side in images.shape[2:]]
+        return F.interpolate(images, size=size, mode="bilinear", align_corners=False)

@@ -1,0 +1,137 @@
+"""Scores of the paper and of the survey (Rony et al.), per image where they are means, pooled where they are not.
+
+Everything that a mask decides is kept as counts per image; scores, means and bootstrap intervals follow from counts.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+BINS = 1000  # PxAP is the area under 1,000 points of the precision-recall curve
+_RESAMPLES = 1000
+
+
+def dice(true: np.ndarray, predicted: np.ndarray) -> float:
+    """F1 = 2 |G & S| / (|G| + |S|); two empty regions agree fully."""
+    total = int(true.sum()) + int(predicted.sum())
+    return 1.0 if total == 0 else 2 * int((true & predicted).sum()) / total
+
+
+@dataclass(frozen=True)
+class PixelCounts:
+    """What one image's soft mask says about its true mask.
+
+    `positives[b]` and `negatives[b]` count true foreground and background pixels whose value falls into bin b of
+    [0, 1]; `confusion` holds true negatives, false positives, false negatives, true positives at the threshold.
+    """
+
+    positives: np.ndarray
+    negatives: np.ndarray
+    confusion: tuple[int, int, int, int]
+
+    @property
+    def f1_plus(self) -> float:
+        """Dice of the foreground, or NaN where there is none to find."""
+        _, fp, fn, tp = self.confusion
+        return 2 * tp / (2 * tp + fp + fn) if tp + fn else float("nan")
+
+    @property
+    def f1_minus(self) -> float:
+        """Dice of the background, or NaN where there is none."""
+        tn, fp, fn, _ = self.confusion
+        return 2 * tn / (2 * tn + fp + fn) if tn + fp else float("nan")
+
+    @property
+    def miou(self) -> float:
+        """Mean of the intersections over unions of foreground and background, as far as they exist."""
+        tn, fp, fn, tp = self.confusion
+        ious = [hit / (hit + fp + fn) for hit, exists in ((tp, tp + fn), (tn, tn + fp)) if exists]
+        return float(np.mean(ious))
+
+    @property
+    def predicted_share(self) -> float:
+        """Share of the image that is predicted foreground."""
+        _, fp, _, tp = self.confusion
+        return (fp + tp) / sum(self.confusion)
+
+    @property
+    def true_share(self) -> float:
+        """Share of the image that is foreground."""
+        _, _, fn, tp = self.confusion
+        return (fn + tp) / sum(self.confusion)
+
+
+def count_pixels(soft_mask: np.ndarray, truth: np.ndarray, threshold: float = 0.5) -> PixelCounts:
+    """Compare a soft mask [H, W] in [0, 1] with the true mask [H, W] bool."""
+    bins = np.minimum((soft_mask * BINS).astype(np.int64), BINS - 1)
+    positives = np.bincount(bins[truth], minlength=BINS)
+    negatives = np.bincount(bins[~truth], minlength=BINS)
+    predicted = soft_mask >= threshold
+    tp, fp = int((predicted & truth).sum()), int((predicted & ~truth).sum())
+    fn, tn = int(truth.sum()) - tp, int((~truth).sum()) - fp
+    return PixelCounts(positives, negatives, (tn, fp, fn, tp))
+
+
+def pixel_average_precision(positives: np.ndarray, negatives: np.ndarray) -> np.ndarray:
+    """PxAP from pooled histograms [..., BINS]: sum of precision times gain in recall, from the highest threshold down."""
+    hits = np.cumsum(positives[..., ::-1], axis=-1).astype(float)
+    alarms = np.cumsum(negatives[..., ::-1], axis=-1)
+    precision = hits / np.maximum(hits + alarms, 1)
+    total = hits[..., -1:]
+    gain = np.diff(hits, axis=-1, prepend=0.0) / np.maximum(total, 1)
+    area = (precision * gain).sum(-1)
+    return np.where(total[..., 0] > 0, area, np.nan)
+
+
+@dataclass(frozen=True)
+class Score:
+    """A value with its bootstrap 95 % interval over images; all NaN where it is not defined."""
+
+    value: float
+    low: float
+    high: float
+
+
+def bootstrap(
+    count: int, statistic: Callable[[np.ndarray], np.ndarray], seed: int = 0, resamples: int = _RESAMPLES
+) -> Score:
+    """Percentile bootstrap over images.
+
+    Args:
+        count: number of images.
+        statistic: weights [R, count], how often each image is drawn -> values [R].
+        seed: of the resampling.
+        resamples: how many.
+    """
+    value = float(statistic(np.ones((1, count)))[0])
+    draws = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=resamples)
+    values = statistic(draws.astype(float))
+    values = values[np.isfinite(values)]
+    if values.size == 0:
+        return Score(value, float("nan"), float("nan"))
+    low, high = np.percentile(values, [2.5, 97.5])
+    return Score(value, float(low), float(high))
+
+
+def weighted_mean(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """Statistic for `bootstrap`: mean over the images for which `values` is defined."""
+    defined = np.isfinite(values)
+    filled = np.where(defined, values, 0.0)
+
+    def statistic(weights: np.ndarray) -> np.ndarray:
+        total = weights @ defined.astype(float)
+        return np.where(total > 0, (weights @ filled) / np.maximum(total, 1e-12), np.nan)
+
+    return statistic
+
+
+def pooled_average_precision(counts: list[PixelCounts]) -> Callable[[np.ndarray], np.ndarray]:
+    """Statistic for `bootstrap`: PxAP of the drawn images' pooled pixels."""
+    positives = np.stack([c.positives for c in counts]).astype(float)
+    negatives = np.stack([c.negatives for c in counts]).astype(float)
+
+    def statistic(weights: np.ndarray) -> np.ndarray:
+        return pixel_average_precision(weights @ positives, weights @ negatives)
+
+    return statistic

@@ -1,0 +1,62 @@
+"""From class maps to class scores."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class WildcatHead(nn.Module):
+    """WILDCAT (Durand et al. 2017): several maps per class, averaged; the score joins the best and worst positions.
+
+    Args:
+        channels: of the features.
+        classes: number of classes.
+        modalities: maps per class.
+        kmax: share of the positions (or, from 1 on, their number) whose mean is the positive evidence.
+        kmin: the same for the negative evidence; 0 leaves it out.
+        alpha: weight of the negative evidence.
+        dropout: probability with which a selected activation is left out in training.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        classes: int,
+        modalities: int = 5,
+        kmax: float = 0.3,
+        kmin: float = 0.0,
+        alpha: float = 0.0,
+        dropout: float = 0.1,
+    ):
+        super().__init__()
+        self.modality_maps = nn.Conv2d(channels, modalities * classes, kernel_size=1)
+        self.modalities, self.kmax, self.kmin, self.alpha, self.dropout = modalities, kmax, kmin, alpha, dropout
+
+    def maps(self, features: Tensor) -> Tensor:
+        """Class maps [B, C, h, w]: the mean over the modalities of each class."""
+        stacked = self.modality_maps(features)
+        return stacked.unflatten(1, (-1, self.modalities)).mean(2)
+
+    def scores(self, class_maps: Tensor) -> Tensor:
+        """Class scores [B, C]: top mean + alpha * bottom mean."""
+        activations = class_maps.flatten(2)
+        count = activations.shape[2]
+        score = self._mean_of_largest(activations, _positions(self.kmax, count))
+        if self.kmin > 0:
+            score = score - self.alpha * self._mean_of_largest(-activations, _positions(self.kmin, count))
+        return score
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Class scores of `features`."""
+        return self.scores(self.maps(features))
+
+    def _mean_of_largest(self, activations: Tensor, count: int) -> Tensor:
+        largest = torch.topk(activations, count, dim=2, sorted=False).values
+        return F.dropout(largest, self.dropout, self.training).mean(2)
+
+
+def _positions(share: float, total: int) -> int:
+    count = math.floor(share * total + 0.5) if share < 1 else int(share)
+    return min(max(count, 1), total)
