@@ -45,7 +45,7 @@ class ConsoleReporter:
 
     def epoch(self, line: str) -> None:
         """Print one line that stays."""
-        console.print(line)
+        console.print(line, soft_wrap=True)
 
 
 @contextmanager
@@ -68,7 +68,7 @@ def track(items: Sequence[T], description: str) -> Iterable[T]:
     for number, item in enumerate(items, start=1):
         yield item
         if time.monotonic() - last > _LOG_EVERY or (number == len(items) and number > 1):
-            console.print(f"{description}: {number} of {len(items)}")
+            console.print(f"{description}: {number} of {len(items)}", soft_wrap=True)
             last = time.monotonic()
 
 

@@ -85,6 +85,7 @@ class _Run:
             num_workers=config.train.workers,
             collate_fn=collate,
             persistent_workers=config.train.workers > 0,
+            generator=torch.Generator(),  # else it draws from the one that dropout uses, depending on `workers`
         )
 
     def train(self, *, resume: bool) -> Progress:
@@ -230,4 +231,5 @@ def _line(epoch: int, epochs: int, losses: dict[str, float], validation: Validat
     line = f"epoch {epoch + 1:>3} of {epochs}  {seconds:5.1f} s  {terms}"
     if validation is None:
         return line
-    return f"{line}  |  validation: error {validation.error:.1f} %  foreground {validation.foreground_share:.0f} %"
+    share = f"{validation.foreground_share:.0f} ± {validation.foreground_spread:.0f} %"
+    return f"{line}  |  validation: error {validation.error:.1f} %  foreground {share}"

@@ -1,7 +1,7 @@
 """Judging an epoch by labels alone: no mask is read here, whatever the manifest holds."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import torch
 from lightning_fabric import Fabric
@@ -15,19 +15,16 @@ from histolumen.methods.base import Method
 
 @dataclass(frozen=True)
 class Validation:
-    """Classification error and mean foreground share in percent, cross-entropy in nats."""
+    """Error in percent, cross-entropy in nats, mean and standard deviation of the foreground shares in percent."""
 
     error: float
     cross_entropy: float
     foreground_share: float
+    foreground_spread: float
 
     def as_dict(self) -> dict[str, float]:
         """For metrics.jsonl and model.json."""
-        return {
-            "error": self.error,
-            "cross_entropy": self.cross_entropy,
-            "foreground_share": self.foreground_share,
-        }
+        return asdict(self)
 
 
 def validate(
@@ -38,13 +35,13 @@ def validate(
     if not valid.rows:
         return None
     method.eval()
-    sums = torch.zeros(3, dtype=torch.float64, device=fabric.device)
+    sums = torch.zeros(4, dtype=torch.float64, device=fabric.device)
     for row in valid.rows[fabric.global_rank :: fabric.world_size]:
         path = valid.image_path(row)
         prediction = predict_image(method, classes, read_image(path), settings, fabric.device, path)
         probability = max(prediction.probabilities[row.label], 1e-12)
-        wrong = float(prediction.label != row.label)
-        sums += torch.tensor([wrong, -math.log(probability), prediction.foreground_share], device=fabric.device)
+        wrong, share = float(prediction.label != row.label), prediction.foreground_share
+        sums += torch.tensor([wrong, -math.log(probability), share, share**2], device=fabric.device)
     total = fabric.all_reduce(sums, reduce_op="sum")
-    error, cross_entropy, share = (torch.as_tensor(total) / len(valid.rows)).tolist()
-    return Validation(100 * error, cross_entropy, 100 * share)
+    error, cross_entropy, share, square = (torch.as_tensor(total) / len(valid.rows)).tolist()
+    return Validation(100 * error, cross_entropy, 100 * share, 100 * math.sqrt(max(square - share**2, 0)))

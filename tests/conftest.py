@@ -1,0 +1,54 @@
+"""Shared fixtures: one torch thread per test process, a tiny data set, a tiny trained run."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from histolumen.config import RunConfig, load_config
+from histolumen.data.manifest import Manifest
+from histolumen.data.synthetic_set import write_synthetic_set
+from histolumen.engine.train import train
+
+TINY = (
+    "backbone.name=test_resnet",
+    "backbone.weights=none",
+    "backbone.output_stride=16",
+    "images.short_side=64",
+    "images.crop=64",
+    "train.epochs=2",
+    "method.classifier_scale=1.0",
+)
+"""Overrides that make any recipe small enough for a test: timm's smallest network on 64-pixel images."""
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def tiny_manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
+    """Twelve 64-pixel synthetic images with masks, on disk."""
+    folder = tmp_path_factory.mktemp("tiny")
+    manifest = write_synthetic_set(folder, images=12, size=64, seed=3)
+    manifest.write(folder / "manifest.csv")
+    return manifest
+
+
+@pytest.fixture(scope="session")
+def tiny_config() -> Callable[..., RunConfig]:
+    """A recipe, made tiny, with further overrides."""
+
+    def make(*overrides: str, recipe: str = "glas-sem") -> RunConfig:
+        return load_config(recipe, [*TINY, *overrides])
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def tiny_run(
+    tiny_manifest: Manifest, tiny_config: Callable[..., RunConfig], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A finished run of two epochs."""
+    out = tmp_path_factory.mktemp("runs") / "tiny"
+    train(tiny_config(), tiny_manifest, out)
+    return out

@@ -1,0 +1,250 @@
+"""What a run promises: no mask is read, a kill costs nothing, processes do not change the result."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+from conftest import TINY
+
+from histolumen.config import load_config
+from histolumen.data.manifest import Manifest, Row, read_manifest
+from histolumen.engine.checkpoint import load_model
+from histolumen.engine.runlog import read_metrics
+from histolumen.engine.train import train
+from histolumen.errors import ConfigError, DataError, RunError
+
+
+def weights(run: Path, which: str = "last") -> bytes:
+    return (run / which / "model.safetensors").read_bytes()
+
+
+def command(manifest: Manifest, out: Path, *options: str) -> list[str]:
+    settings = [part for override in TINY for part in ("--set", override)]
+    table = manifest.root / "manifest.csv"
+    return ["train", "glas-sem", "--data", str(table), "--out", str(out), *settings, *options]
+
+
+def start(arguments: list[str], *prefix: str) -> subprocess.Popen:
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    launcher = prefix or (sys.executable, "-m", "histolumen")
+    return subprocess.Popen([*launcher, *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_the_run_folder_holds_what_the_design_says(tiny_run):
+    names = {path.name for path in tiny_run.iterdir()}
+    assert {"config.yaml", "manifest.csv", "env.json", "metrics.jsonl", "last", "best"} <= names
+    assert any(name.startswith("events.out.tfevents") for name in names)
+    assert {p.name for p in (tiny_run / "best").iterdir()} == {"model.safetensors", "model.json"}
+    assert {p.name for p in (tiny_run / "last").iterdir()} == {"model.safetensors", "model.json", "state.pt"}
+    assert not [name for name in names if name.startswith(".")]
+    records = read_metrics(tiny_run)
+    assert [record["epoch"] for record in records] == [1, 2]
+    assert set(records[0]["loss"]) == {"localizer", "size", "foreground", "background", "total"}
+    assert set(records[0]["valid"]) == {"error", "cross_entropy", "foreground_share", "foreground_spread"}
+    assert records[1]["schedule"]["t"] == pytest.approx(5.05)
+
+
+def test_the_saved_recipe_and_manifest_are_readable_again(tiny_run, tiny_manifest, tiny_config):
+    assert load_config(str(tiny_run / "config.yaml")) == tiny_config()
+    again = read_manifest(tiny_run / "manifest.csv")
+    assert again.rows == tiny_manifest.rows
+    assert again.image_path(again.rows[0]).is_file()
+
+
+def test_training_never_reads_a_mask(tiny_manifest, tiny_run, tiny_config, tmp_path):
+    """With every mask file gone, and the manifest still naming them, the weights are the same to the bit."""
+    copy = tmp_path / "without"
+    for row in tiny_manifest.rows:
+        target = copy / row.image
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(tiny_manifest.image_path(row).read_bytes())
+    train(tiny_config(), replace(tiny_manifest, root=copy), tmp_path / "run")
+    assert weights(tmp_path / "run") == weights(tiny_run)
+    assert weights(tmp_path / "run", "best") == weights(tiny_run, "best")
+
+
+def test_the_choice_of_the_epoch_looks_at_no_mask(tiny_manifest, tiny_run, tiny_config, tmp_path):
+    inverted = tmp_path / "inverted"
+    from PIL import Image, ImageOps
+
+    for row in tiny_manifest.rows:
+        for name in (row.image, row.mask):
+            (inverted / name).parent.mkdir(parents=True, exist_ok=True)
+            (inverted / name).write_bytes((tiny_manifest.root / name).read_bytes())
+        mask = Image.open(inverted / row.mask).convert("L")
+        ImageOps.invert(mask).save(inverted / row.mask)
+    train(tiny_config(), replace(tiny_manifest, root=inverted), tmp_path / "run")
+    ours, theirs = (json.loads((run / "best" / "model.json").read_text()) for run in (tmp_path / "run", tiny_run))
+    assert ours["epoch"] == theirs["epoch"]
+    assert ours["sha256"] == theirs["sha256"]
+
+
+def test_a_killed_and_resumed_run_equals_an_unbroken_one(tiny_manifest, tmp_path):
+    settings = ("--set", "train.epochs=6")
+    whole = start(command(tiny_manifest, tmp_path / "whole", *settings))
+    assert whole.wait(timeout=300) == 0, whole.stderr.read()
+
+    broken = start(command(tiny_manifest, tmp_path / "broken", *settings))
+    state = tmp_path / "broken" / "last" / "state.pt"
+    deadline = time.monotonic() + 200
+    while not state.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    broken.send_signal(signal.SIGKILL)  # in the middle of whatever it is doing now
+    broken.wait()
+    done = len(read_metrics(tmp_path / "broken"))
+    resumed = start(command(tiny_manifest, tmp_path / "broken", "--resume", *settings))
+    assert resumed.wait(timeout=300) == 0, resumed.stderr.read()
+
+    assert done < 6, "the run ended before it could be killed"
+    for which in ("last", "best"):
+        assert weights(tmp_path / "broken", which) == weights(tmp_path / "whole", which)
+    strip = [[{k: v for k, v in r.items() if k != "seconds"} for r in read_metrics(tmp_path / n)] for n in ("broken", "whole")]
+    assert strip[0] == strip[1]
+
+
+def test_two_processes_equal_one(tmp_path, tiny_manifest):
+    """Same losses, and after ten steps the same weights, when BatchNorm is frozen and nothing is dropped out."""
+    rows = [row for row in tiny_manifest.rows if row.split == "train"][:8]
+    Manifest(tuple(rows), tiny_manifest.root).write(tmp_path / "eight.csv")
+    settings = ["backbone.statistics=frozen", "method.dropout=0", "train.epochs=5", "train.head_lr_factor=10", "method.lambda=1"]
+    arguments = ["train", "glas-sem", "--data", str(tmp_path / "eight.csv")]
+    arguments += [part for override in (*TINY, *settings) for part in ("--set", override)]
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", _free_port())
+    two = start([*arguments, "--out", str(tmp_path / "two")], *torchrun, "-m", "histolumen")
+    one = start([*arguments, "--out", str(tmp_path / "one")])
+    for process in (one, two):
+        out, err = process.communicate(timeout=300)
+        assert process.returncode == 0, err
+        assert out.count("epochs done") == 1  # one process reports
+    losses = [[record["loss"] for record in read_metrics(tmp_path / name)] for name in ("one", "two")]
+    for single, double in zip(*losses, strict=True):
+        assert double == pytest.approx(single, abs=1e-4)
+    first, second = (safetensors.torch.load(weights(tmp_path / name)) for name in ("one", "two"))
+    assert max((first[key].float() - second[key].float()).abs().max().item() for key in first) < 1e-4
+    initial = _initial_weights(tmp_path / "one")
+    assert any(not torch.equal(initial[key], first[key]) for key in first)  # they did learn
+
+
+def _free_port() -> str:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def _initial_weights(run: Path) -> dict[str, torch.Tensor]:
+    from histolumen.methods.base import build_method
+    from histolumen.nets.backbones import build_backbone
+
+    config = load_config(str(run / "config.yaml"))
+    torch.manual_seed(config.seed)
+    return build_method(config.method, build_backbone(config.backbone), 2).state_dict()
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_does_not(tiny_manifest, tiny_config, tiny_run, tmp_path):
+    train(tiny_config(), tiny_manifest, tmp_path / "same")
+    train(tiny_config("seed=1"), tiny_manifest, tmp_path / "other")
+    assert weights(tmp_path / "same") == weights(tiny_run)
+    assert weights(tmp_path / "other") != weights(tiny_run)
+
+
+def test_loader_processes_do_not_change_the_result(tiny_manifest, tiny_config, tiny_run, tmp_path):
+    train(tiny_config("train.workers=2"), tiny_manifest, tmp_path / "run")
+    assert weights(tmp_path / "run") == weights(tiny_run)
+
+
+def test_the_best_epoch_keeps_its_own_sigma(tiny_manifest, tiny_config, tmp_path):
+    progress = train(tiny_config("train.select=last", "train.epochs=3"), tiny_manifest, tmp_path / "run")
+    assert progress.best_epoch == 3
+    best, _ = load_model(tmp_path / "run" / "best")
+    last, _ = load_model(tmp_path / "run" / "last")
+    assert best.statistics()["sigma"] == pytest.approx(0.152)  # as used in epoch 3
+    assert last.statistics()["sigma"] == pytest.approx(0.153)  # ready for epoch 4
+
+
+@pytest.mark.parametrize(
+    ("rule", "errors", "cross_entropies", "chosen"),
+    [
+        ("accuracy", [20, 10, 10, 30], [1, 1, 2, 0], 3),  # the latest among the best: the paper's rule
+        ("cross_entropy", [20, 10, 10, 30], [3, 1, 2, 4], 2),
+        ("last", [0, 10, 20, 30], [1, 2, 3, 4], 4),
+    ],
+)
+def test_epoch_rules(rule, errors, cross_entropies, chosen):
+    from histolumen.engine.train import _score
+    from histolumen.engine.validate import Validation
+
+    best, at = float("-inf"), 0
+    for epoch, (error, entropy) in enumerate(zip(errors, cross_entropies, strict=True)):
+        score = _score(rule, epoch, Validation(error, entropy, 50.0, 5.0))
+        if score >= best:
+            best, at = score, epoch + 1
+    assert at == chosen
+
+
+def test_without_validation_images_the_last_epoch_is_kept(tiny_manifest, tiny_config, tmp_path):
+    rows = tuple(row for row in tiny_manifest.rows if row.split == "train")
+    progress = train(tiny_config(), Manifest(rows, tiny_manifest.root), tmp_path / "run")
+    assert progress.best_epoch == 2
+    assert "valid" not in read_metrics(tmp_path / "run")[0]
+
+
+def test_more_than_two_classes(tiny_manifest, tiny_config, tmp_path):
+    names = ("a", "b", "c")
+    rows = tuple(replace(row, label=names[i % 3]) for i, row in enumerate(tiny_manifest.rows))
+    train(tiny_config("train.epochs=1"), Manifest(rows, tiny_manifest.root), tmp_path / "run")
+    _, card = load_model(tmp_path / "run" / "best")
+    assert card.classes == ["a", "b", "c"]
+
+
+def test_a_folder_with_a_run_is_not_overwritten(tiny_manifest, tiny_config, tiny_run):
+    before = weights(tiny_run)
+    with pytest.raises(RunError, match="add --resume"):
+        train(tiny_config(), tiny_manifest, tiny_run)
+    assert weights(tiny_run) == before
+
+
+def test_a_run_is_not_resumed_with_another_recipe(tiny_manifest, tiny_config, tiny_run):
+    with pytest.raises(RunError, match=r"train\.lr = 0\.001, not 0\.01"):
+        train(tiny_config("train.lr=0.01"), tiny_manifest, tiny_run, resume=True)
+
+
+def test_a_loss_that_explodes_is_said_and_the_last_epoch_kept(tiny_manifest, tiny_config, tmp_path):
+    config = tiny_config("train.lr=1e30", "train.epochs=4")
+    with pytest.raises(RunError, match=r"the loss became .* lower train\.lr"):
+        train(config, tiny_manifest, tmp_path / "run")
+
+
+def test_batch_must_divide_among_processes(tiny_manifest, tiny_config, tmp_path, monkeypatch):
+    from histolumen.engine import train as module
+
+    class TwoProcesses:
+        world_size = 3
+
+    monkeypatch.setattr(module, "make_fabric", lambda devices, nodes: TwoProcesses())
+    with pytest.raises(ConfigError, match="cannot be divided among 3"):
+        train(tiny_config(), tiny_manifest, tmp_path / "run")
+
+
+def test_labels_of_one_class_are_refused_before_any_work(tiny_config, tmp_path):
+    manifest = Manifest((Row("a.png", "benign", "train"), Row("b.png", "malignant", "test")), tmp_path)
+    with pytest.raises(DataError, match="only 'benign'"):
+        train(tiny_config(), manifest, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_gradient_clipping_bounds_the_step(tiny_manifest, tiny_config, tmp_path):
+    train(tiny_config("train.clip_gradient=1e-9", "train.weight_decay=0"), tiny_manifest, tmp_path / "run")
+    trained, _ = load_model(tmp_path / "run" / "last")
+    initial = _initial_weights(tmp_path / "run")
+    for name, parameter in trained.named_parameters():
+        assert torch.allclose(parameter, initial[name], atol=1e-6), name

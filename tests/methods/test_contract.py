@@ -1,0 +1,41 @@
+"""Each registered method keeps the contract, in each of its main forms."""
+
+import pytest
+import torch
+
+from contract import MethodContract
+from histolumen.errors import ConfigError
+from histolumen.methods.base import Method, MethodSettings, build_method, method_names, register, settings_of
+from histolumen.nets.backbones import BackboneSettings, build_backbone
+
+FORMS = {"maxmin": ({"background": "sem"}, {"background": "eem", "foreground": False}, {"background": "none"})}
+
+
+@pytest.mark.parametrize("statistics", ["shared", "separate", "frozen"])
+@pytest.mark.parametrize(("name", "options"), [(name, form) for name, forms in FORMS.items() for form in forms])
+class TestRegisteredMethods(MethodContract):
+    @pytest.fixture
+    def make(self, name, options, statistics):
+        def build(classes: int) -> Method:
+            torch.manual_seed(7)
+            backbone = BackboneSettings(name="test_resnet", weights="none", output_stride=16, statistics=statistics)
+            return build_method(settings_of(name)(**options), build_backbone(backbone), classes)
+
+        return build
+
+
+def test_every_registered_method_is_tested_here():
+    assert set(FORMS) == set(method_names())
+
+
+def test_an_unknown_method_names_the_nearest():
+    with pytest.raises(ConfigError, match="did you mean 'maxmin'"):
+        settings_of("maxmim")
+
+
+def test_a_name_can_be_registered_only_once():
+    class Twice(MethodSettings):
+        name: str = "maxmin"
+
+    with pytest.raises(ValueError, match="registered twice"):
+        register(Twice)(Method)

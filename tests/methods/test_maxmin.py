@@ -1,0 +1,158 @@
+"""Max-Min against the paper: Eq. 8 by hand, the ablation's switches, the schedules, and what inference may not do."""
+
+import math
+
+import pytest
+import torch
+
+from histolumen.methods.base import Batch
+from histolumen.methods.maxmin import MaxMin, MaxMinSettings, soft_mask
+from histolumen.nets.backbones import BackboneSettings, build_backbone
+from histolumen.nets.batchnorm import Case
+
+
+def make(classes: int = 2, statistics: str = "shared", **settings) -> MaxMin:
+    torch.manual_seed(0)
+    backbone = build_backbone(BackboneSettings(name="test_resnet", weights="none", output_stride=16, statistics=statistics))
+    return MaxMin(MaxMinSettings(**settings), backbone, classes)
+
+
+def batch(size: int = 2, side: int = 64, classes: int = 2) -> Batch:
+    torch.manual_seed(1)
+    return Batch(torch.rand(size, 3, side, side), torch.arange(size) % classes)
+
+
+def test_the_paper_model_has_the_papers_number_of_parameters():
+    backbone = build_backbone(BackboneSettings(name="resnet18_deep", weights="none"))
+    model = MaxMin(MaxMinSettings(), backbone, classes=2)
+    assert sum(p.numel() for p in model.parameters()) == 11_335_252
+
+
+def test_eq_8_by_hand():
+    # one image, two classes, 2 x 2 maps; probabilities pick a mixture of the maps
+    maps = torch.tensor([[[[0.0, 2.0], [4.0, 8.0]], [[8.0, 8.0], [8.0, 0.0]]]])
+    probs = torch.tensor([[0.75, 0.25]])
+    winning = [2.0, 3.5, 5.0, 6.0]  # 0.75 a + 0.25 b
+    normalised = [(v - 2) / 4 for v in winning]
+    expected = [1 / (1 + math.exp(-5 * (v - 0.15))) for v in normalised]
+    mask = soft_mask(maps, probs, (2, 2), sigma=0.15, omega=5.0)
+    assert mask.flatten().tolist() == pytest.approx(expected, abs=1e-5)
+
+
+def test_maps_are_normalised_per_image():
+    maps = torch.rand(3, 2, 4, 4)
+    probs = torch.full((3, 2), 0.5)
+    loud = maps.clone()
+    loud[1] *= 1000  # what one image does must not change the masks of the others
+    before, after = (soft_mask(m, probs, (8, 8), 0.15, 5.0) for m in (maps, loud))
+    assert torch.equal(before[0], after[0])
+    assert torch.equal(before[2], after[2])
+    assert torch.allclose(before[1], after[1], atol=1e-4)
+
+
+def test_a_constant_map_gives_a_finite_mask_and_gradient():
+    maps = torch.zeros(1, 2, 4, 4, requires_grad=True)
+    mask = soft_mask(maps, torch.tensor([[0.5, 0.5]]), (8, 8), 0.15, 5.0)
+    (gradient,) = torch.autograd.grad(mask.sum(), maps)
+    assert torch.isfinite(mask).all()
+    assert torch.isfinite(gradient).all()
+
+
+def test_maps_are_enlarged_with_aligned_corners():
+    maps = torch.tensor([[[[0.0, 1.0]], [[0.0, 1.0]]]])
+    mask = soft_mask(maps, torch.tensor([[0.5, 0.5]]), (1, 3), sigma=0.5, omega=1.0)
+    assert mask.flatten().tolist() == pytest.approx([1 / (1 + math.exp(0.5)), 0.5, 1 / (1 + math.exp(-0.5))], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "terms"),
+    [  # the rows of the paper's ablation table
+        ({"foreground": False, "background": "none", "size_barrier": False}, {"localizer"}),
+        ({"background": "none", "size_barrier": False}, {"localizer", "foreground"}),
+        ({"background": "eem", "size_barrier": False}, {"localizer", "foreground", "background"}),
+        ({"background": "sem", "size_barrier": False}, {"localizer", "foreground", "background"}),
+        ({"background": "eem"}, {"localizer", "foreground", "background", "size"}),
+        ({"background": "sem"}, {"localizer", "foreground", "background", "size"}),
+    ],
+)
+def test_every_row_of_the_ablation_is_a_setting(settings, terms):
+    model = make(**settings)
+    found = model.losses(batch())
+    assert set(found) == terms
+    assert torch.isfinite(sum(found.values()))
+    output = model.eval().predict(batch().images)
+    assert output.probs.shape == (2, 2)
+
+
+def test_eem_and_sem_are_weighted_by_lambda():
+    one, ten = (make(**{"lambda": value, "dropout": 0}).losses(batch())["background"] for value in (1.0, 10.0))
+    assert ten.item() == pytest.approx(10 * one.item(), rel=1e-5)
+
+
+def test_the_mask_learns_from_the_classifier():
+    """The terms of Eq. 5 reach the localizer through X+ and X-, although it has a loss of its own."""
+    model = make(**{"lambda": 1.0})
+    terms = model.losses(batch())
+    for name in ("foreground", "background", "size"):
+        (gradient,) = torch.autograd.grad(terms[name], model.localizer.modality_maps.weight, retain_graph=True)
+        assert gradient.abs().sum() > 0, name
+
+
+def record_cases(model: MaxMin) -> list[tuple[tuple[Case, ...], int]]:
+    calls = []
+    inner = model.backbone.forward
+
+    def forward(images, *parts):
+        calls.append((parts, len(images)))
+        return inner(images, *parts)
+
+    model.backbone.forward = forward
+    return calls
+
+
+def test_training_runs_foreground_and_background_as_one_batch():
+    model = make()
+    calls = record_cases(model)
+    model.losses(batch())
+    assert calls == [((), 2), ((Case.FOREGROUND, Case.BACKGROUND), 4)]
+
+
+def test_inference_never_computes_the_background_image():
+    model = make().eval()
+    calls = record_cases(model)
+    model.predict(batch().images)
+    assert calls == [((), 2), ((Case.FOREGROUND,), 2)]
+
+
+@pytest.mark.parametrize("statistics", ["shared", "separate"])
+def test_one_batch_of_both_regions_equals_two_passes(statistics):
+    """Each region is normalised by its own batch statistics, as when the passes are made one after the other."""
+    model = make(statistics=statistics, dropout=0).train()
+    plus, minus = torch.rand(2, 3, 64, 64), torch.rand(2, 3, 64, 64)
+    together = model.backbone(torch.cat([plus, minus]), Case.FOREGROUND, Case.BACKGROUND)
+    apart = torch.cat([model.backbone(plus, Case.FOREGROUND), model.backbone(minus, Case.BACKGROUND)])
+    assert torch.allclose(together, apart, atol=1e-5)
+
+
+def test_schedules_move_and_are_saved_with_the_weights():
+    model = make()
+    for _ in range(60):
+        model.end_epoch()
+    assert model.sigma.item() == pytest.approx(0.20)
+    assert model.t.item() == pytest.approx(min(5 * 1.01**60, 10), rel=1e-4)
+    for _ in range(60):
+        model.end_epoch()
+    assert model.t.item() == pytest.approx(10)
+    fresh = make()
+    fresh.load_state_dict(model.state_dict())
+    assert fresh.sigma.item() == model.sigma.item()
+    assert fresh.t.item() == model.t.item()
+
+
+def test_classifier_scale_shrinks_what_the_classifier_sees():
+    model = make(classifier_scale=0.5).eval()
+    sizes = []
+    inner = model.backbone.forward
+    model.backbone.forward = lambda images, *parts: (sizes.append(tuple(images.shape[2:])), inner(images, *parts))[1]
+    model.predict(batch(side=64).images)
+    assert sizes == [(64, 64), (32, 32)]
