@@ -1,10 +1,10 @@
 """Learn from image-level labels of histology images; answer with the class and the pixels that decided it.
 
-    import histolumen
+import histolumen
 
-    model = histolumen.load("runs/x/best")
-    prediction = model.predict("image.png")
-    prediction.label, prediction.probabilities, prediction.soft_mask, prediction.mask
+model = histolumen.load("runs/x/best")
+prediction = model.predict("image.png")
+prediction.label, prediction.probabilities, prediction.soft_mask, prediction.mask
 """
 
 from importlib.metadata import version

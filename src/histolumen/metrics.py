@@ -74,7 +74,7 @@ def count_pixels(soft_mask: np.ndarray, truth: np.ndarray, threshold: float = 0.
 
 
 def pixel_average_precision(positives: np.ndarray, negatives: np.ndarray) -> np.ndarray:
-    """PxAP from pooled histograms [..., BINS]: sum of precision times gain in recall, from the highest threshold down."""
+    """PxAP from pooled histograms [..., BINS]: precision times gain in recall, summed from the highest threshold on."""
     hits = np.cumsum(positives[..., ::-1], axis=-1).astype(float)
     alarms = np.cumsum(negatives[..., ::-1], axis=-1)
     precision = hits / np.maximum(hits + alarms, 1)

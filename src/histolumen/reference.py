@@ -14,7 +14,9 @@ def reference() -> str:
     blocks: list[tuple[str, type[Settings]]] = [(f"method: {name}", settings_of(name)) for name in method_names()]
     blocks += [("backbone", BackboneSettings), ("images", ImageSettings), ("train", TrainSettings)]
     parts = [_table(title, model) for title, model in blocks]
-    return "\n".join([*parts, "## seed\n", "Seed of the first weights, the order of the images and all augmentation; default `0`."])
+    return "\n".join(
+        [*parts, "## seed\n", "Seed of the first weights, the order of the images and all augmentation; default `0`."]
+    )
 
 
 def _table(title: str, model: type[Settings]) -> str:

@@ -19,7 +19,7 @@ def _import_torchvision() -> ModuleType:
 
 def declare_missing_operators() -> torch.library.Library:
     """Declare (without implementing) the operators whose absence breaks `import torchvision` on a CPU torch."""
-    library = torch.library.Library("torchvision", "DEF")  # noqa: TOR901
+    library = torch.library.Library("torchvision", "DEF")
     for name in ("nms", "qnms"):
         library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     return library

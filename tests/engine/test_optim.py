@@ -37,6 +37,8 @@ def test_heads_learn_faster():
     set_learning_rate(optimizer, 1e-4)
     backbone, heads = optimizer.param_groups
     assert (backbone["lr"], heads["lr"]) == pytest.approx((1e-4, 1e-3))
-    assert {id(p) for p in heads["params"]} == {id(p) for p in [*method.localizer.parameters(), *method.classifier.parameters()]}
+    assert {id(p) for p in heads["params"]} == {
+        id(p) for p in [*method.localizer.parameters(), *method.classifier.parameters()]
+    }
     assert len(backbone["params"]) + len(heads["params"]) == len(list(method.parameters()))
     assert backbone["nesterov"]

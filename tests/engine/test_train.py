@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
-from conftest import TINY
 
+from conftest import TINY
 from histolumen.config import load_config
 from histolumen.data.manifest import Manifest, Row, read_manifest
 from histolumen.engine.checkpoint import load_model
@@ -35,7 +35,9 @@ def command(manifest: Manifest, out: Path, *options: str) -> list[str]:
 def start(arguments: list[str], *prefix: str) -> subprocess.Popen:
     environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
     launcher = prefix or (sys.executable, "-m", "histolumen")
-    return subprocess.Popen([*launcher, *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [*launcher, *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def test_the_run_folder_holds_what_the_design_says(tiny_run):
@@ -106,7 +108,10 @@ def test_a_killed_and_resumed_run_equals_an_unbroken_one(tiny_manifest, tmp_path
     assert done < 6, "the run ended before it could be killed"
     for which in ("last", "best"):
         assert weights(tmp_path / "broken", which) == weights(tmp_path / "whole", which)
-    strip = [[{k: v for k, v in r.items() if k != "seconds"} for r in read_metrics(tmp_path / n)] for n in ("broken", "whole")]
+    strip = [
+        [{k: v for k, v in r.items() if k != "seconds"} for r in read_metrics(tmp_path / n)]
+        for n in ("broken", "whole")
+    ]
     assert strip[0] == strip[1]
 
 
@@ -114,7 +119,13 @@ def test_two_processes_equal_one(tmp_path, tiny_manifest):
     """Same losses, and after ten steps the same weights, when BatchNorm is frozen and nothing is dropped out."""
     rows = [row for row in tiny_manifest.rows if row.split == "train"][:8]
     Manifest(tuple(rows), tiny_manifest.root).write(tmp_path / "eight.csv")
-    settings = ["backbone.statistics=frozen", "method.dropout=0", "train.epochs=5", "train.head_lr_factor=10", "method.lambda=1"]
+    settings = [
+        "backbone.statistics=frozen",
+        "method.dropout=0",
+        "train.epochs=5",
+        "train.head_lr_factor=10",
+        "method.lambda=1",
+    ]
     arguments = ["train", "glas-sem", "--data", str(tmp_path / "eight.csv")]
     arguments += [part for override in (*TINY, *settings) for part in ("--set", override)]
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", _free_port())

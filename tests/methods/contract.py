@@ -80,4 +80,7 @@ class MethodContract:
         batch = self.batch(2, 2)
         masked = Batch(batch.images, batch.labels, torch.ones(2, 1, 64, 96))
         with torch.no_grad():
-            assert all(torch.equal(a, b) for a, b in zip(method.losses(batch).values(), method.losses(masked).values(), strict=True))
+            assert all(
+                torch.equal(a, b)
+                for a, b in zip(method.losses(batch).values(), method.losses(masked).values(), strict=True)
+            )

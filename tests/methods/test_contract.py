@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-
 from contract import MethodContract
+
 from histolumen.errors import ConfigError
 from histolumen.methods.base import Method, MethodSettings, build_method, method_names, register, settings_of
 from histolumen.nets.backbones import BackboneSettings, build_backbone

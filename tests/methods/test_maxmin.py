@@ -13,7 +13,9 @@ from histolumen.nets.batchnorm import Case
 
 def make(classes: int = 2, statistics: str = "shared", **settings) -> MaxMin:
     torch.manual_seed(0)
-    backbone = build_backbone(BackboneSettings(name="test_resnet", weights="none", output_stride=16, statistics=statistics))
+    backbone = build_backbone(
+        BackboneSettings(name="test_resnet", weights="none", output_stride=16, statistics=statistics)
+    )
     return MaxMin(MaxMinSettings(**settings), backbone, classes)
 
 

@@ -19,7 +19,9 @@ def test_parameters_without_head_are_the_papers():
 
 
 @pytest.mark.parametrize("stride", [16, 32])
-@pytest.mark.parametrize("name", ["resnet18", "resnet18_deep", "efficientnet_lite0", "convnext_atto", "swin_tiny_patch4_window7_224"])
+@pytest.mark.parametrize(
+    "name", ["resnet18", "resnet18_deep", "efficientnet_lite0", "convnext_atto", "swin_tiny_patch4_window7_224"]
+)
 def test_strides(name, stride):
     backbone = build_backbone(BackboneSettings(name=name, weights="none", output_stride=stride)).eval()
     with torch.no_grad():

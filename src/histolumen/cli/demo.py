@@ -33,8 +33,9 @@ def demo(
     train(config, manifest, out / "run", devices="1")
     typer.echo("3/4  measuring on images the model has not seen")
     _measure(out)
-    typer.echo(f"done in {time.perf_counter() - started:.0f} s. Look at {out / 'overlays.png'}; one picture per test image is in")
-    typer.echo(f"{out / 'overlays'}. The model is {out / 'run' / 'best'}; use it on any image with")
+    typer.echo(f"done in {time.perf_counter() - started:.0f} s")
+    typer.echo(f"look at:  {out / 'overlays.png'}; one picture per test image is in {out / 'overlays'}")
+    typer.echo(f"model:    {out / 'run' / 'best'}; use it on any image with")
     typer.echo(f"    histolumen predict {out / 'run'} IMAGE_OR_FOLDER --out predictions")
 
 
@@ -58,7 +59,9 @@ def _measure(out: Path) -> None:
             return
         image = read_image(manifest.image_path(row))
         probability = prediction.probabilities[prediction.label]
-        caption = f"truth: {row.label}   found: {prediction.label} {probability:.2f}   (blue: missed, orange: false alarm)"
+        caption = (
+            f"truth: {row.label}   found: {prediction.label} {probability:.2f}   (blue: missed, orange: false alarm)"
+        )
         picture = draw_comparison(image, prediction.mask, truth, caption)
         save_picture(picture, out / "overlays" / f"{Path(row.image).stem}.png")
         pictures.append(picture)

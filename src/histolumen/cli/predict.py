@@ -24,7 +24,8 @@ def predict(
         typer.echo(f"{record['image']}: {record['prediction']} ({record['probability']:.3f}), foreground {share:.1f} %")
     if len(report.records) > 20:
         typer.echo(f"... and {len(report.records) - 20} more")
-    typer.echo(f"{len(report.records)} of {len(files)} images done; table: {out / 'predictions.csv'}, pictures: {out / 'overlays'}")
+    typer.echo(f"{len(report.records)} of {len(files)} images done")
+    typer.echo(f"table: {out / 'predictions.csv'}    pictures: {out / 'overlays'}")
     for failure in report.failures:
         typer.echo(f"left out: {failure}", err=True)
     if report.failures:

@@ -16,9 +16,7 @@ class Findings:
     warnings: list[str]
 
 
-def check_manifest(
-    manifest: Manifest, track: Callable[[Iterable[Row]], Iterable[Row]] = lambda rows: rows
-) -> Findings:
+def check_manifest(manifest: Manifest, track: Callable[[Iterable[Row]], Iterable[Row]] = lambda rows: rows) -> Findings:
     """Decode every image and mask and look for what usually goes wrong.
 
     Args:

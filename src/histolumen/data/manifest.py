@@ -73,7 +73,9 @@ class Manifest:
             if rows:
                 counts = Counter(row.label for row in rows)
                 classes = ", ".join(f"{counts[label]} {label}" for label in sorted(counts))
-                lines.append(f"{name:5}  {len(rows):5} images: {classes}; {sum(bool(r.mask) for r in rows)} with a mask")
+                lines.append(
+                    f"{name:5}  {len(rows):5} images: {classes}; {sum(bool(r.mask) for r in rows)} with a mask"
+                )
         return "\n".join(lines)
 
 

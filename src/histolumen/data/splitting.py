@@ -9,9 +9,7 @@ from histolumen.data.manifest import SPLITS, Split
 from histolumen.errors import DataError
 
 
-def stratified_split(
-    labels: Sequence[str], groups: Sequence[str], valid: float, test: float, seed: int
-) -> list[Split]:
+def stratified_split(labels: Sequence[str], groups: Sequence[str], valid: float, test: float, seed: int) -> list[Split]:
     """Assign a split to each image.
 
     Groups (patients) stay whole; an empty group is one image. Each group goes where its classes are most wanted, the

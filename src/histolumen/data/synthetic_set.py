@@ -8,7 +8,7 @@ from PIL import Image
 from histolumen.atomic import new_file
 from histolumen.data.manifest import Manifest, Row
 from histolumen.data.splitting import stratified_split
-from histolumen.data.synthetic import KINDS, make_sample
+from histolumen.data.synthetic import KINDS, Kind, make_sample
 
 _VALID, _TEST = 0.2, 0.2
 
@@ -29,7 +29,7 @@ def write_synthetic_set(
         seed: image k of seed s is always the same.
         track: wraps the image numbers to show progress.
     """
-    labels = [KINDS[number % 2] for number in range(images)]
+    labels: list[Kind] = [KINDS[number % 2] for number in range(images)]
     splits = stratified_split(labels, [""] * images, _VALID, _TEST, seed)
     rows = []
     for number in track(range(images)):

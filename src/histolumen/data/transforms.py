@@ -47,7 +47,7 @@ class QuarterTurn(v2.Transform):
         return {"turns": int(torch.randint(4, ()))}
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        return tv_tensors.wrap(torch.rot90(inpt, params["turns"], (-2, -1)), like=inpt)
+        return tv_tensors.wrap(torch.rot90(inpt, params["turns"], (-2, -1)), like=inpt)  # pyright: ignore[reportCallIssue]
 
 
 def working_size(height: int, width: int, settings: ImageSettings, path: Path | None = None) -> tuple[int, int]:

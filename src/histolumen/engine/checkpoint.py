@@ -68,7 +68,9 @@ def load_model(folder: Path) -> tuple[Method, ModelCard]:
     """Rebuild a saved model, in evaluation mode."""
     content = _content(folder)
     card = _card(content, folder)
-    method = build_method(card.config.method, build_backbone(card.config.backbone, load_weights=False), len(card.classes))
+    method = build_method(
+        card.config.method, build_backbone(card.config.backbone, load_weights=False), len(card.classes)
+    )
     load_weights(method, folder, content["sha256"])
     return method.eval(), card
 

@@ -12,7 +12,17 @@ from torch.utils.tensorboard import SummaryWriter
 
 from histolumen.engine.checkpoint import write_text
 
-_PACKAGES = ("histolumen", "torch", "torchvision", "timm", "lightning-fabric", "monai", "numpy", "pillow", "safetensors")
+_PACKAGES = (
+    "histolumen",
+    "torch",
+    "torchvision",
+    "timm",
+    "lightning-fabric",
+    "monai",
+    "numpy",
+    "pillow",
+    "safetensors",
+)
 
 
 class RunLog:

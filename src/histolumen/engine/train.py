@@ -24,7 +24,7 @@ from histolumen.engine.progress import SilentReporter, TrainingReporter, console
 from histolumen.engine.runlog import RunLog, environment
 from histolumen.engine.validate import Validation, validate
 from histolumen.errors import ConfigError, RunError
-from histolumen.methods.base import Batch, Method, build_method
+from histolumen.methods.base import Batch, build_method
 from histolumen.nets.backbones import build_backbone
 
 
@@ -140,7 +140,10 @@ class _Run:
             totals = {name: totals.get(name, 0) + value for name, value in detached.items()}
             reporter.step({name: value.item() for name, value in detached.items()}, rate)
         means = {name: value / len(self.loader) for name, value in totals.items()}
-        return {name: float(self.fabric.all_reduce(value, reduce_op="mean")) for name, value in means.items()}
+        return {name: self._mean_over_processes(value) for name, value in means.items()}
+
+    def _mean_over_processes(self, value: Tensor) -> float:
+        return cast("Tensor", self.fabric.all_reduce(value, reduce_op="mean")).item()
 
     def _keep(self, epoch: int, progress: Progress, validation: Validation | None) -> Progress:
         """Save the epoch as `best/` if the rule says so, and always as `last/`.
@@ -211,7 +214,9 @@ def _check_folder(out: Path, config: RunConfig, *, resume: bool) -> None:
 
 def _flat(config: RunConfig) -> dict[str, Any]:
     nested = config.as_dict()
-    blocks = {f"{name}.{key}": value for name, block in nested.items() if name != "seed" for key, value in block.items()}
+    blocks = {
+        f"{name}.{key}": value for name, block in nested.items() if name != "seed" for key, value in block.items()
+    }
     return {**blocks, "seed": config.seed}
 
 

@@ -20,9 +20,9 @@ def draw_overlay(image: np.ndarray, mask: np.ndarray, caption: str = "") -> Imag
     grey = image.mean(2, keepdims=True) * 0.35 + 255 * 0.65 * 0.86
     faded = (1 - _FADE) * image + _FADE * grey
     picture = np.where(mask[..., None], image, faded)
-    width = max(1, round(min(mask.shape) / 260))
-    edge = mask & ~ndimage.binary_erosion(mask, iterations=width, border_value=1)
-    halo = ndimage.binary_dilation(edge, iterations=width) & ~mask
+    width = _line_width(mask)
+    edge = _edge(mask, width)
+    halo = np.asarray(ndimage.binary_dilation(edge, iterations=width)) & ~mask
     picture[halo] = 255
     picture[edge] = _OUTLINE
     return _with_caption(Image.fromarray(picture.round().astype(np.uint8)), caption)
@@ -33,7 +33,7 @@ def draw_comparison(image: np.ndarray, mask: np.ndarray, truth: np.ndarray, capt
     errors = np.repeat((image.mean(2, keepdims=True) * 0.5 + 255 * 0.5), 3, axis=2)
     for wrong, colour in ((truth & ~mask, _MISSED), (mask & ~truth, _FALSE)):
         errors[wrong] = 0.35 * errors[wrong] + 0.65 * colour
-    edge = truth & ~ndimage.binary_erosion(truth, iterations=max(1, round(min(truth.shape) / 260)), border_value=1)
+    edge = _edge(truth, _line_width(truth))
     errors[edge] = 40
     tiles = [image, np.asarray(draw_overlay(image, mask)), errors.round().astype(np.uint8)]
     gap = np.full((image.shape[0], max(2, image.shape[1] // 64), 3), 255, np.uint8)
@@ -49,6 +49,15 @@ def draw_sheet(pictures: list[Image.Image], columns: int = 2, gap: int = 8) -> I
     for index, picture in enumerate(pictures):
         page.paste(picture, ((index % columns) * (width + gap), (index // columns) * (height + gap)))
     return page
+
+
+def _line_width(mask: np.ndarray) -> int:
+    return max(1, round(min(mask.shape) / 260))
+
+
+def _edge(mask: np.ndarray, width: int) -> np.ndarray:
+    """The outermost pixels of a mask; where it meets the image's border there is no edge."""
+    return mask & np.logical_not(ndimage.binary_erosion(mask, iterations=width, border_value=1))
 
 
 def _with_caption(picture: Image.Image, caption: str) -> Image.Image:

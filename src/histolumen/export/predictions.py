@@ -35,7 +35,9 @@ def find_images(inputs: Sequence[Path]) -> list[Input]:
     found: list[tuple[Path, Path]] = []
     for entry in inputs:
         if entry.is_dir():
-            images = sorted(path for path in entry.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
+            images = sorted(
+                path for path in entry.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file()
+            )
             if not images:
                 raise DataError(f"{entry}: no images in it ({', '.join(sorted(IMAGE_SUFFIXES))})")
             found += [(path, path.relative_to(entry)) for path in images]

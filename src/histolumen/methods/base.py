@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from torch import Tensor, nn
 
@@ -63,9 +63,9 @@ class Method(nn.Module):
 
 
 class MethodSettings(Settings):
-    """Base of each method's own block."""
+    """Base of each method's own block; a method's default for `name` is the name it is known by."""
 
-    name: str
+    name: Any
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,9 @@
-"""Max-Min uncertainty (Belharbi et al.): the foreground is where the classifier is sure, the background where it cannot tell.
+"""Max-Min uncertainty (Belharbi et al.): foreground is where the classifier is sure, background where it cannot tell.
 
 A localizer and a classifier share one backbone. The localizer's winning class map becomes the mask M+ (Eq. 8); the
 classifier must know the class of X+ = X * M+ (Eq. 1-1) and nothing about X- = X * (1 - M+) (Eq. 6 or 7), while a
 barrier keeps both regions large (Eq. 5).
 """
-
 
 from typing import Literal
 

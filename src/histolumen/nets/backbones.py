@@ -73,7 +73,9 @@ def build_backbone(settings: BackboneSettings, *, load_weights: bool = True) -> 
     """
     timm_name = _LITE.get(settings.name, settings.name)
     if not timm.is_model(timm_name):
-        raise ConfigError(f"unknown backbone '{settings.name}'; {nearest(settings.name, [*_LITE, *timm.list_models()])}")
+        raise ConfigError(
+            f"unknown backbone '{settings.name}'; {nearest(settings.name, [*_LITE, *timm.list_models()])}"
+        )
     trunk = _trunk(settings, timm_name, load_weights=load_weights)
     mean, std = _LITE_SCALING if settings.name in _LITE else _published_scaling(timm_name)
     return Backbone(trunk, settings.statistics, settings.mean or mean, settings.std or std)

@@ -62,7 +62,9 @@ class CaseBatchNorm(nn.Module):
         if len(parts) == 1 or self.statistics == "frozen" or (self.statistics == "shared" and not self.training):
             return self._activate(self._normalise(x, parts[0]))
         chunks = x.chunk(len(parts))
-        return self._activate(torch.cat([self._normalise(chunk, case) for chunk, case in zip(chunks, parts, strict=True)]))
+        return self._activate(
+            torch.cat([self._normalise(chunk, case) for chunk, case in zip(chunks, parts, strict=True)])
+        )
 
     def _normalise(self, x: Tensor, case: Case) -> Tensor:
         norm, own = self.norm, self.statistics == "separate" and case is not Case.WHOLE

@@ -4,7 +4,7 @@ Cutting beats dilating here: half-way features are local, which is what a mask n
 computed at all.
 """
 
-from typing import cast
+from typing import Any, cast
 
 from torch import Tensor, nn
 
@@ -20,7 +20,7 @@ default_cfgs = timm.models.generate_default_cfgs(  # looked up by timm under thi
 
 
 @timm.models.register_model
-def resnet18_deep(pretrained: bool = False, **options: object) -> ResNet:
+def resnet18_deep(pretrained: bool = False, **options: Any) -> ResNet:
     """The paper's backbone: a ResNet18 whose stem is three 3x3 convolutions (64 stride 2, 64, 128)."""
     shape = {"block": timm.models.resnet.BasicBlock, "layers": (2, 2, 2, 2), "stem_type": "deep", "stem_width": 64}
     return timm.models.build_model_with_cfg(ResNet, "resnet18_deep", pretrained, **shape, **options)
@@ -86,14 +86,15 @@ class LiteTrunk(Trunk):
 def stage_network(name: str, stride: int, *, pretrained: bool) -> FeatureListNet:
     """timm's `name` without what comes after its deepest features of `stride`."""
     try:
-        probe = timm.create_model(name, features_only=True)
+        probe = cast("Any", timm.create_model(name, features_only=True))
         strides = probe.feature_info.reduction()
         index = max(i for i, found in enumerate(strides) if found == stride)
     except (ValueError, RuntimeError, AttributeError, TypeError) as error:
         raise ConfigError(
             f"backbone {name} has no features of stride {stride}; use --set backbone.output_stride={FULL_STRIDE}"
         ) from error
-    return timm.create_model(name, features_only=True, out_indices=(index,), pretrained=pretrained)
+    network = timm.create_model(name, features_only=True, out_indices=(index,), pretrained=pretrained)
+    return cast("FeatureListNet", network)
 
 
 def _channels_first(features: Tensor, channels_last: bool) -> Tensor:

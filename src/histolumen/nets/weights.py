@@ -76,8 +76,8 @@ def hub_explained(name: str) -> Iterator[None]:
     except Exception as error:
         raise WeightsError(
             f"backbone {name}: no pre-trained weights within reach ({_first_line(error)}). Three ways: take "
-            "efficientnet_lite0 (its weights come with a package), give a file (--set backbone.weights=FILE), or connect "
-            "to the hub; --set backbone.weights=none trains from scratch"
+            "efficientnet_lite0 (its weights come with a package), give a file (--set backbone.weights=FILE), or "
+            "connect to the hub; --set backbone.weights=none trains from scratch"
         ) from error
     finally:
         hub_settings.HF_HUB_OFFLINE = offline

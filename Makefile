@@ -1,0 +1,34 @@
+# `make demo` and `make test` do all the set-up they need in .venv; nothing outside this folder is changed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+OUT ?= demo-output
+# Two test processes with one torch thread each use two cores best.
+JOBS ?= 2
+
+.PHONY: demo test setup lint benchmark clean
+
+demo: $(STAMP)
+	rm -rf $(OUT)
+	$(BIN)/histolumen demo --out $(OUT)
+
+test: $(STAMP) lint
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+benchmark: $(STAMP)
+	$(BIN)/python benchmarks/training_step.py
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt scripts/install.sh
+	PYTHON=$(PYTHON) bash scripts/install.sh $(VENV)
+	touch $(STAMP)
+
+clean:
+	rm -rf $(VENV) $(OUT) build dist

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Make a virtual environment with histolumen and its tools in it.
+#   bash scripts/install.sh VENV        PYTHON=... TORCH=... PIP_ARGS=... are optional
+# torch comes first and by itself: as the CPU build where one is within reach, as the platform's own build where that
+# has no CUDA in it (macOS, Windows) or where there is a GPU to use it. Gigabytes of CUDA never come by accident.
+set -euo pipefail
+venv=${1:?usage: install.sh VENV}
+python=${PYTHON:-python3}
+version=$(sed -n 's/^torch==//p' "$(dirname "$0")/../constraints.txt")
+cd "$(dirname "$0")/.."
+
+"$python" - <<'CHECK' || { echo "Python 3.11 or newer is needed; set PYTHON=/path/to/python3.11" >&2; exit 2; }
+import sys
+sys.exit(sys.version_info < (3, 11))
+CHECK
+
+echo "Installing into $venv (about 1.6 GB on disk; a few minutes the first time)"
+[ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
+# shellcheck disable=SC2206 # PIP_ARGS is meant to be split into words
+pip=("$venv/bin/python" -m pip --disable-pip-version-check -q install ${PIP_ARGS:-})
+
+if ! "$venv/bin/python" -c "import torch, sys; sys.exit(not torch.__version__.startswith('$version'))" 2>/dev/null; then
+  if [ -n "${TORCH:-}" ]; then
+    "${pip[@]}" "$TORCH"
+  elif "${pip[@]}" "torch==$version+cpu" 2>/dev/null; then
+    :
+  elif [ "$(uname -s)" != Linux ] || command -v nvidia-smi >/dev/null; then
+    "${pip[@]}" "torch==$version"
+  else
+    cat >&2 <<HELP
+No CPU build of torch $version is within pip's reach, and this machine has no GPU, so the CUDA build (several
+gigabytes) was not installed. Either
+  - add the CPU wheel index that pytorch.org names under "Get started":  make setup PIP_ARGS="--extra-index-url ADDRESS"
+  - or take the CUDA build all the same:                                  make setup TORCH=torch==$version
+HELP
+    exit 2
+  fi
+fi
+"${pip[@]}" -c constraints.txt -e '.[dev]'
+"$venv/bin/histolumen" --version

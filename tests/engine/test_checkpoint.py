@@ -1,0 +1,109 @@
+"""Saved models: alone enough, checked, of a known format, never half written."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+import histolumen
+from histolumen.engine.checkpoint import find_model, load_model, load_state, save_model
+from histolumen.errors import DiskError, RunError
+
+
+@pytest.fixture
+def model_folder(tiny_run, tmp_path):
+    """A copy of best/ on its own, as on another machine."""
+    return shutil.copytree(tiny_run / "best", tmp_path / "model")
+
+
+def edit(folder, **changes):
+    path = folder / "model.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_best_alone_is_the_model(tiny_run, model_folder):
+    image = np.random.default_rng(0).integers(0, 255, (50, 70, 3), dtype=np.uint8)
+    here, there = (histolumen.load(folder).predict(image) for folder in (tiny_run, model_folder))
+    assert np.array_equal(here.soft_mask, there.soft_mask)
+    assert here.probabilities == there.probabilities
+
+
+def test_saving_and_loading_keeps_every_tensor(model_folder, tmp_path):
+    method, card = load_model(model_folder)
+    save_model(tmp_path / "again", method, card)
+    assert (tmp_path / "again" / "model.safetensors").read_bytes() == (model_folder / "model.safetensors").read_bytes()
+
+
+def test_another_format_is_refused_by_name(model_folder):
+    edit(model_folder, format=99)
+    with pytest.raises(RunError, match="written in format 99, this version reads format 1"):
+        load_model(model_folder)
+
+
+def test_damaged_weights_are_noticed(model_folder):
+    path = model_folder / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(RunError, match="damaged"):
+        load_model(model_folder)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}'])
+def test_a_broken_card_is_one_sentence(model_folder, text):
+    (model_folder / "model.json").write_text(text)
+    with pytest.raises(RunError, match=r"model\.json"):
+        load_model(model_folder)
+
+
+def test_missing_weights_are_one_sentence(model_folder):
+    (model_folder / "model.safetensors").unlink()
+    with pytest.raises(RunError, match="copy the whole folder"):
+        load_model(model_folder)
+
+
+def test_weights_of_another_recipe_are_refused(model_folder):
+    content = json.loads((model_folder / "model.json").read_text())
+    content["config"]["method"]["modalities"] = 3
+    edit(model_folder, config=content["config"])
+    with pytest.raises(RunError, match="does not fit"):
+        load_model(model_folder)
+
+
+def test_folders_without_a_model(tmp_path):
+    with pytest.raises(RunError, match="no such folder"):
+        find_model(tmp_path / "absent")
+    with pytest.raises(RunError, match="no model here"):
+        find_model(tmp_path)
+
+
+def test_a_training_state_holds_no_code(tiny_run):
+    assert set(torch.load(tiny_run / "last" / "state.pt", weights_only=True)) >= {"optimizer", "random", "epochs"}
+
+
+def test_a_damaged_state_is_one_sentence(tiny_run, tmp_path):
+    folder = shutil.copytree(tiny_run / "last", tmp_path / "last")
+    (folder / "state.pt").write_bytes(b"nonsense")
+    with pytest.raises(RunError, match="damaged; start a new run"):
+        load_state(folder)
+
+
+def test_a_full_disk_leaves_the_old_model(model_folder, monkeypatch):
+    import errno
+    from pathlib import Path
+
+    method, card = load_model(model_folder)
+    before = (model_folder / "model.json").read_bytes()
+
+    def full(self, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(DiskError, match="the disk is full"):
+        save_model(model_folder, method, card)
+    monkeypatch.undo()
+    assert (model_folder / "model.json").read_bytes() == before
+    load_model(model_folder)
+    assert [p.name for p in model_folder.parent.iterdir()] == [model_folder.name]

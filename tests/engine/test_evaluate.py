@@ -1,0 +1,106 @@
+"""Measuring: by hand on a model that is known, with and without masks, with files that cannot be read."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from histolumen.data.manifest import Manifest, Row
+from histolumen.engine.evaluate import evaluate, image_record
+from histolumen.engine.model import Prediction
+from histolumen.errors import DataError
+
+
+@dataclass
+class LeftHalf:
+    """A model that marks the left half of every image and calls it benign."""
+
+    classes: tuple[str, ...] = ("benign", "malignant")
+
+    def predict(self, image):
+        soft = np.zeros(image.shape[:2], np.float32)
+        soft[:, : image.shape[1] // 2] = 0.9
+        return Prediction({"benign": 0.8, "malignant": 0.2}, soft)
+
+
+@pytest.fixture
+def manifest(tmp_path):
+    """Two 10 x 10 images: truth is the left half of one, the left fifth of the other."""
+    rows = []
+    for name, label, columns in (("a", "benign", 5), ("b", "malignant", 2)):
+        Image.new("RGB", (10, 10), "white").save(tmp_path / f"{name}.png")
+        truth = np.zeros((10, 10), np.uint8)
+        truth[:, :columns] = 7  # an instance label
+        Image.fromarray(truth).save(tmp_path / f"{name}_mask.png")
+        rows.append(Row(f"{name}.png", label, "test", f"{name}_mask.png"))
+    return Manifest(tuple(rows), tmp_path)
+
+
+def test_scores_by_hand(manifest):
+    result = evaluate(LeftHalf(), manifest, "test").as_dict()
+    assert result["error"] == 50
+    assert result["f1_plus"] == pytest.approx(100 * (1 + 2 * 20 / (50 + 20)) / 2)
+    assert result["f1_minus"] == pytest.approx(100 * (1 + 2 * 50 / (80 + 50)) / 2)
+    assert result["miou"] == pytest.approx(100 * (1 + (20 / 50 + 50 / 80) / 2) / 2)
+    assert result["pxap"] == pytest.approx(100 * 70 / 100)  # all 70 true pixels among the 100 marked ones
+    assert result["predicted_foreground_share"] == pytest.approx(50)
+    assert result["true_foreground_share"] == pytest.approx(35)
+    assert result["pixel_confusion"] == {
+        "true_negative": 100,
+        "false_positive": 30,
+        "false_negative": 0,
+        "true_positive": 70,
+    }
+    low, high = result["interval_95"]["f1_plus"]
+    assert low <= result["f1_plus"] <= high
+
+
+def test_without_masks_only_the_class_is_measured(manifest):
+    bare = replace(manifest, rows=tuple(replace(row, mask="") for row in manifest.rows))
+    result = evaluate(LeftHalf(), bare, "test")
+    assert set(result.scores) == {"error"}
+    assert result.confusion is None
+    assert "f1_plus" not in image_record(result.images[0])
+
+
+def test_a_class_without_masks_has_empty_truth(manifest):
+    """Camelyon16: normal patches have no mask file; F1+ is a mean over the others, F1- over all with background."""
+    rows = (manifest.rows[0], replace(manifest.rows[1], mask=""))
+    result = evaluate(LeftHalf(), replace(manifest, rows=rows), "test")
+    assert result.scores["f1_plus"].value == pytest.approx(100)
+    assert result.scores["f1_minus"].value == pytest.approx(100 * (1 + 2 * 50 / (100 + 50)) / 2)
+    assert image_record(result.images[1])["f1_plus"] is None
+
+
+def test_one_missing_mask_in_a_masked_class_is_not_taken_for_empty(manifest):
+    rows = (*manifest.rows, replace(manifest.rows[1], image="c.png", mask=""))
+    Image.new("RGB", (10, 10), "white").save(manifest.root / "c.png")
+    result = evaluate(LeftHalf(), replace(manifest, rows=rows), "test")
+    assert [image.pixels is None for image in result.images] == [False, False, True]
+
+
+def test_bad_files_are_listed_and_the_others_measured(manifest):
+    Image.new("L", (3, 3)).save(manifest.root / "b_mask.png")
+    result = evaluate(LeftHalf(), manifest, "test")
+    assert len(result.images) == 1
+    assert "b_mask.png: the mask is 3 x 3 pixels" in result.failures[0]
+
+
+def test_nothing_to_measure_is_an_error(manifest):
+    with pytest.raises(DataError, match="no image in split 'valid'; it has: test"):
+        evaluate(LeftHalf(), manifest, "valid")
+    with pytest.raises(DataError, match="unknown split 'tset'; did you mean 'test'"):
+        evaluate(LeftHalf(), manifest, "tset")
+    with pytest.raises(DataError, match="label 'benign' is not known"):
+        evaluate(LeftHalf(("x", "malignant")), manifest, "test")
+    for row in manifest.rows:
+        (manifest.root / row.image).unlink()
+    with pytest.raises(DataError, match=r"could be read; first problem: .*a\.png"):
+        evaluate(LeftHalf(), manifest, "test")
+
+
+def test_the_watcher_sees_every_prediction(manifest):
+    seen = []
+    evaluate(LeftHalf(), manifest, "test", watch=lambda row, prediction, truth: seen.append((row.image, truth.sum())))
+    assert seen == [("a.png", 50), ("b.png", 20)]

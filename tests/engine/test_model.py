@@ -1,0 +1,86 @@
+"""The model as its users see it, and images that do not fit."""
+
+import numpy as np
+import pytest
+import torch
+
+import histolumen
+from histolumen.engine import model as module
+from histolumen.engine.windows import map_runner
+from histolumen.errors import ImageError
+from histolumen.methods.base import at_once
+
+
+@pytest.fixture(scope="module")
+def model(tiny_run):
+    return histolumen.load(tiny_run)
+
+
+def test_a_prediction_has_the_size_of_the_image(model):
+    image = np.random.default_rng(0).integers(0, 255, (53, 97, 3), dtype=np.uint8)
+    prediction = model.predict(image)
+    assert prediction.soft_mask.shape == prediction.mask.shape == (53, 97)
+    assert prediction.soft_mask.min() >= 0
+    assert prediction.soft_mask.max() <= 1
+    assert sum(prediction.probabilities.values()) == pytest.approx(1, abs=1e-5)
+    assert prediction.label in {"benign", "malignant"}
+    assert prediction.foreground_share == prediction.mask.mean()
+
+
+def test_a_file_and_its_pixels_give_the_same(model, tiny_manifest):
+    from histolumen.data.image import read_image
+
+    path = tiny_manifest.image_path(tiny_manifest.rows[0])
+    assert np.array_equal(model.predict(path).soft_mask, model.predict(read_image(path)).soft_mask)
+    assert model.predict(str(path)).probabilities == model.predict(path).probabilities
+
+
+def test_one_pixel_is_an_image(model):
+    assert model.predict(np.zeros((1, 1, 3), np.uint8)).soft_mask.shape == (1, 1)
+
+
+@pytest.mark.parametrize("pixels", [np.zeros((8, 8), np.uint8), np.zeros((8, 8, 4), np.uint8), np.zeros((8, 8, 3))])
+def test_other_arrays_are_refused(model, pixels):
+    with pytest.raises(ImageError, match="expected RGB"):
+        model.predict(pixels)
+
+
+def test_too_narrow_images_are_refused(model):
+    with pytest.raises(ImageError, match="too narrow"):
+        model.predict(np.zeros((2, 300, 3), np.uint8))
+
+
+def test_windows_agree_with_the_whole_image():
+    """A network whose reach is small sees in windows what it sees at once; seams leave no trace."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.ReLU(), torch.nn.AvgPool2d(16))
+    image = torch.rand(1, 3, 320, 448)
+    with torch.no_grad():
+        whole = net(image)
+        windowed = map_runner(320, 448, whole_pixels=1, window=128)(net, image)
+    assert windowed.shape == whole.shape
+    assert (windowed - whole).abs().mean() < 0.01 * whole.abs().mean()
+
+
+def test_small_images_go_at_once():
+    assert map_runner(432, 640) is at_once
+    assert map_runner(4096, 4096) is not at_once
+
+
+@pytest.mark.parametrize("size", [(200, 333), (128, 1000)])
+def test_large_images_are_predicted_window_by_window(model, monkeypatch, size):
+    """The mask is normalised over the image, not per window, and keeps its size."""
+    calls = []
+
+    def small_windows(height, width):
+        runner = map_runner(height, width, whole_pixels=1, window=64)
+        return lambda net, images: (calls.append(images.shape), runner(net, images))[1]
+
+    image = np.random.default_rng(1).integers(0, 255, (*size, 3), dtype=np.uint8)
+    settings = model.config.images.model_copy(update={"short_side": None})
+    whole = module.predict_image(model.method, model.classes, image, settings, model.device)
+    monkeypatch.setattr(module, "map_runner", small_windows)
+    windowed = module.predict_image(model.method, model.classes, image, settings, model.device)
+    assert len(calls) == 2  # maps of X, then of X+
+    assert windowed.soft_mask.shape == size
+    assert np.ptp(windowed.soft_mask) == pytest.approx(np.ptp(whole.soft_mask), abs=0.05)
