@@ -4,7 +4,7 @@ import errno
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from histolumen.errors import DiskError
@@ -13,9 +13,11 @@ from histolumen.errors import DiskError
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
     """Give a temporary name beside `path`; on success flush it to disk and rename, on failure leave `path` alone."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = _sibling(path, f"{os.getpid()}.tmp")
     with _explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "is a folder", str(path))
         try:
             yield temporary
             _flush(temporary)
@@ -27,11 +29,12 @@ def new_file(path: Path) -> Iterator[Path]:
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
     """As `new_file`, for a folder whose files belong together. Readers call `settle` first."""
-    temporary, ready, old = _sibling(path, f"{os.getpid()}.tmp"), _sibling(path, "new"), _sibling(path, "old")
+    temporary, ready = _sibling(path, f"{os.getpid()}.tmp"), _sibling(path, "new")
     with _explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         settle(path)
-        shutil.rmtree(temporary, ignore_errors=True)
+        for left_by_a_kill in path.parent.glob(f".{path.name}.*.tmp"):
+            shutil.rmtree(left_by_a_kill, ignore_errors=True)
         temporary.mkdir()
         try:
             yield temporary
@@ -40,26 +43,29 @@ def new_folder(path: Path) -> Iterator[Path]:
             temporary.rename(ready)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-        if path.exists():
-            path.rename(old)
-        ready.rename(path)
-        shutil.rmtree(old, ignore_errors=True)
+        settle(path)
 
 
 def settle(path: Path) -> None:
-    """Finish a `new_folder` that was killed between its renames, so that `path` is whole again."""
+    """Put a complete new folder in the place of the old one; also finishes what a kill left half-way.
+
+    A writer and readers may do this at the same time: whoever finds a step already taken goes on to the next.
+    """
     ready, old = _sibling(path, "new"), _sibling(path, "old")
     if ready.exists():  # complete by construction: it got this name after its last flush
-        if path.exists():
-            shutil.rmtree(path)
-        ready.rename(path)
-    elif old.exists() and not path.exists():
-        old.rename(path)
+        with suppress(FileNotFoundError):
+            if path.exists():
+                path.rename(old)
+            ready.rename(path)
+    if old.exists() and not path.exists():
+        with suppress(FileNotFoundError):
+            old.rename(path)
     shutil.rmtree(old, ignore_errors=True)
 
 
 def _sibling(path: Path, ending: str) -> Path:
-    return path.with_name(f".{path.name}.{ending}")
+    whole = path.absolute()  # `.` has no name of its own
+    return whole.with_name(f".{whole.name}.{ending}")
 
 
 def _flush(file: Path) -> None:
@@ -76,6 +82,8 @@ def _explained(path: Path) -> Iterator[None]:
             advice = "the disk is full; free some space or write elsewhere"
         elif error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
             advice = "no permission to write there; choose another folder"
+        elif error.errno == errno.EISDIR:
+            advice = "a folder stands where a file is needed; choose another name"
         elif error.errno in {errno.ENOTDIR, errno.EEXIST}:
             advice = "a file stands where a folder is needed; choose another name"
         else:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from histolumen.data.image import read_image, read_mask
 from histolumen.data.manifest import Manifest, Row
+from histolumen.data.transforms import refuse_narrow
 from histolumen.errors import ImageError
 
 
@@ -26,7 +27,9 @@ def check_manifest(manifest: Manifest, track: Callable[[Iterable[Row]], Iterable
     problems: list[str] = []
     for row in track(manifest.rows):
         try:
-            image = read_image(manifest.image_path(row))
+            path = manifest.image_path(row)
+            image = read_image(path)
+            refuse_narrow(*image.shape[:2], path)
             mask = manifest.mask_path(row)
             if mask is not None:
                 read_mask(mask, image.shape[:2])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from histolumen.data.image import IMAGE_SUFFIXES
-from histolumen.data.manifest import SPLITS, Manifest, Row, first_repeated, read_csv
+from histolumen.data.manifest import SPLITS, Manifest, Row, check_columns, first_repeated, read_csv
 from histolumen.data.splitting import stratified_split
 from histolumen.errors import DataError, nearest
 
@@ -46,10 +46,12 @@ def manifest_from_folder(source: Path, plan: SplitPlan, group_pattern: str | Non
         raise DataError(f"{source}: no such folder")
     expression = _compiled(group_pattern)
     found: list[_Found] = []
-    for path in sorted(source.rglob("*")):
-        relative = path.relative_to(source)
-        if not _is_image(path) or path.stem.endswith(MASK_ENDINGS) or any(p.startswith(".") for p in relative.parts):
+    files = [path for path in sorted(source.rglob("*")) if _is_image(path) and not _hidden(path.relative_to(source))]
+    masks = {path.with_suffix(""): path for path in files if path.stem.endswith(MASK_ENDINGS)}
+    for path in files:
+        if path.with_suffix("") in masks:
             continue
+        relative = path.relative_to(source)
         *above, _ = relative.parts
         split = _SPLIT_NAMES.get(above[0].lower(), "") if len(above) >= 2 else ""
         inner = above[1:] if split else above
@@ -58,7 +60,11 @@ def manifest_from_folder(source: Path, plan: SplitPlan, group_pattern: str | Non
                 f"{path}: lies in no class folder; put images into {source}/CLASS/ or give a table with --labels"
             )
         group = _group(expression, relative.as_posix())
-        found.append(_Found(relative.as_posix(), inner[0], split, _mask_beside(path, source), group))
+        mask = next(
+            (masks[key] for ending in MASK_ENDINGS if (key := path.with_name(path.stem + ending)) in masks), None
+        )
+        mask_name = mask.relative_to(source).as_posix() if mask else ""
+        found.append(_Found(relative.as_posix(), inner[0], split, mask_name, group))
     if not found:
         raise DataError(f"{source}: no images in class folders ({', '.join(sorted(IMAGE_SUFFIXES))})")
     return _complete(found, source, plan)
@@ -67,14 +73,9 @@ def manifest_from_folder(source: Path, plan: SplitPlan, group_pattern: str | Non
 def manifest_from_table(source: Path, table: Path, plan: SplitPlan) -> Manifest:
     """Read a CSV with the columns image and label, and mask, split, group where the user has them."""
     header, records = read_csv(table)
-    for column in header:
-        if column not in _CSV_COLUMNS:
-            raise DataError(f"{table}: unknown column '{column}'; {nearest(column, _CSV_COLUMNS)}")
-    for column in ("image", "label"):
-        if column not in header:
-            raise DataError(f"{table}: no column '{column}'; at least image and label are needed")
+    check_columns(table, header, known=_CSV_COLUMNS, needed=("image", "label"))
     found = []
-    for number, record in enumerate(records, start=2):
+    for number, record in records.items():
         split = record.get("split", "").lower()
         if split and split not in _SPLIT_NAMES:
             raise DataError(f"{table}, line {number}: unknown split '{split}'; {nearest(split, SPLITS)}")
@@ -114,13 +115,8 @@ def _is_image(path: Path) -> bool:
     return path.suffix.lower() in IMAGE_SUFFIXES and path.is_file()
 
 
-def _mask_beside(image: Path, source: Path) -> str:
-    for ending in MASK_ENDINGS:
-        for suffix in (image.suffix, ".png", ".bmp", ".tif", ".tiff"):
-            mask = image.with_name(image.stem + ending + suffix)
-            if mask.is_file():
-                return mask.relative_to(source).as_posix()
-    return ""
+def _hidden(relative: Path) -> bool:
+    return any(part.startswith(".") for part in relative.parts)
 
 
 def _compiled(pattern: str | None) -> re.Pattern[str] | None:

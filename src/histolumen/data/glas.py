@@ -33,7 +33,7 @@ def manifest_from_glas(source: Path) -> Manifest:
 def paper_split() -> dict[str, str]:
     """Image name -> split of all 165 images, as in the paper."""
     with resources.as_file(resources.files("histolumen.data") / "glas_split.csv") as path:
-        return {record["name"]: record["split"] for record in read_csv(path)[1]}
+        return {record["name"]: record["split"] for record in read_csv(path)[1].values()}
 
 
 def _grades(source: Path) -> dict[str, tuple[str, str]]:
@@ -44,7 +44,7 @@ def _grades(source: Path) -> dict[str, tuple[str, str]]:
     header, records = read_csv(path)
     if not {"name", _GRADE, _PATIENT} <= set(header):
         raise DataError(f"{path}: not GlaS's grade table (it has the columns name, {_PATIENT}, {_GRADE})")
-    return {record["name"]: (record[_GRADE], record[_PATIENT]) for record in records}
+    return {record["name"]: (record[_GRADE], record[_PATIENT]) for record in records.values()}
 
 
 def _find(source: Path, stem: str) -> Path | None:

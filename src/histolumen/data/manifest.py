@@ -58,6 +58,9 @@ class Manifest:
         """Write as CSV; the root is kept, relative to the manifest, when that lies elsewhere."""
         root = _relative(self.root, path.parent)
         columns = _COLUMNS if root == "." else (*_COLUMNS, _ROOT)
+        for row in self.rows:
+            if not _is_unicode(row.image + row.mask):
+                raise DataError(f"{row.image!a}: the file name has characters that no table can hold; rename the file")
         with new_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as handle:
             table = csv.writer(handle, lineterminator="\n")
             table.writerow(columns)
@@ -87,39 +90,48 @@ def read_manifest(path: Path, images: Path | None = None) -> Manifest:
         images: where the images are now, if they have moved since the manifest was written.
     """
     header, records = read_csv(path)
-    for column in header:
-        if column not in (*_COLUMNS, _ROOT):
-            raise DataError(f"{path}: unknown column '{column}'; {nearest(column, _COLUMNS)}")
-    for column in ("image", "label", "split"):
-        if column not in header:
-            raise DataError(f"{path}: no column '{column}'; a manifest has the columns {', '.join(_COLUMNS)}")
-    rows = tuple(_row(path, number, record) for number, record in enumerate(records, start=2))
+    check_columns(path, header, known=(*_COLUMNS, _ROOT), needed=("image", "label", "split"))
+    rows = tuple(_row(path, line, record) for line, record in records.items())
     if not rows:
         raise DataError(f"{path}: lists no image")
     _refuse_duplicates(path, rows)
-    roots = {record.get(_ROOT) or "." for record in records}
+    roots = {record.get(_ROOT) or "." for record in records.values()}
     if len(roots) > 1:
         raise DataError(f"{path}: names {len(roots)} root folders; a manifest has one")
     return Manifest(rows, images or path.parent / roots.pop())
 
 
-def read_csv(path: Path) -> tuple[list[str], list[dict[str, str]]]:
-    """Header and records of a CSV with any line ends (bare CR too), spaces around values stripped."""
+def read_csv(path: Path) -> tuple[list[str], dict[int, dict[str, str]]]:
+    """Header, and records by line number, of a CSV with any line ends (bare CR too); values are stripped of spaces."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
         raise DataError(f"{path}: no such file") from error
     except (UnicodeDecodeError, OSError) as error:
         raise DataError(f"{path}: not a readable CSV file ({error}); save it as CSV, UTF-8") from error
-    lines = list(csv.reader(text.replace("\r\n", "\n").replace("\r", "\n").splitlines(), skipinitialspace=True))
-    lines = [[value.strip() for value in line] for line in lines if any(value.strip() for value in line)]
+    reader = csv.reader(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), skipinitialspace=True)
+    try:
+        stripped = [(reader.line_num, [value.strip() for value in values]) for values in reader]
+    except csv.Error as error:
+        raise DataError(f"{path}, line {reader.line_num}: not a CSV table ({error})") from error
+    lines = {number: values for number, values in stripped if any(values)}
     if not lines:
         raise DataError(f"{path}: the file is empty")
-    header, *body = lines
-    for number, line in enumerate(body, start=2):
-        if len(line) != len(header):
-            raise DataError(f"{path}, line {number}: {len(line)} values for {len(header)} columns")
-    return header, [dict(zip(header, line, strict=True)) for line in body]
+    header = lines.pop(min(lines))
+    for number, values in lines.items():
+        if len(values) != len(header):
+            raise DataError(f"{path}, line {number}: {len(values)} values for {len(header)} columns")
+    return header, {number: dict(zip(header, values, strict=True)) for number, values in lines.items()}
+
+
+def check_columns(path: Path, header: Sequence[str], known: Sequence[str], needed: Sequence[str]) -> None:
+    """Refuse a table with a column that means nothing here, or without one that is needed."""
+    for column in header:
+        if column not in known:
+            raise DataError(f"{path}: unknown column '{column}'; {nearest(column, known)}")
+    for column in needed:
+        if column not in header:
+            raise DataError(f"{path}: no column '{column}'; the columns are {', '.join(known)}")
 
 
 def check_trainable(manifest: Manifest, source: Path) -> None:
@@ -161,6 +173,15 @@ def first_repeated(names: Iterable[str]) -> str | None:
             return name
         seen.add(name)
     return None
+
+
+def _is_unicode(name: str) -> bool:
+    """Whether a file name is text; names from old archives may hold bytes that are none."""
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _relative(folder: Path, start: Path) -> str:

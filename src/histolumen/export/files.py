@@ -37,7 +37,7 @@ def save_table(records: Sequence[dict[str, Any]], path: Path) -> None:
     table.writeheader()
     table.writerows(records)
     with new_file(path) as temporary:
-        temporary.write_text(text.getvalue(), encoding="utf-8")
+        temporary.write_text(text.getvalue(), encoding="utf-8", errors="backslashreplace")  # odd file names
 
 
 def save_json(content: Any, path: Path) -> None:

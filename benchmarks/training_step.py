@@ -1,0 +1,70 @@
+"""How much a Max-Min step (X, X+, X-) costs beside a plain one-pass step of the same backbone and batch.
+
+The two are timed in turns in one process, so that a noisy machine slows both alike; the median of the ratios is what
+counts. Expected from the pixels alone, at classifier scale 0.8: 1 + 2 * 0.64 = 2.28.
+
+usage: python benchmarks/training_step.py [--size 416] [--batch 4] [--rounds 7] [--backbones resnet18_deep ...]
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from histolumen.config import TrainSettings
+from histolumen.engine.optim import build_optimizer
+from histolumen.methods.base import Batch
+from histolumen.methods.maxmin import MaxMin, MaxMinSettings
+from histolumen.nets.backbones import BackboneSettings, build_backbone
+
+
+def make_step(settings: MaxMinSettings, backbone: BackboneSettings, batch: Batch) -> Callable[[], None]:
+    """One optimisation step as the engine makes it, without loading data."""
+    torch.manual_seed(0)
+    method = MaxMin(settings, build_backbone(backbone), classes=2).train()
+    optimizer = build_optimizer(method, TrainSettings())
+
+    def step() -> None:
+        total: Tensor = sum(method.losses(batch).values(), start=torch.zeros(()))
+        optimizer.zero_grad()
+        total.backward()
+        optimizer.step()
+
+    return step
+
+
+def seconds(step: Callable[[], None]) -> float:
+    """Wall time of one call."""
+    started = time.perf_counter()
+    step()
+    return time.perf_counter() - started
+
+
+def main() -> None:
+    """Print one line per backbone."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", type=int, default=416)
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--backbones", nargs="+", default=["resnet18_deep", "resnet18", "efficientnet_lite0"])
+    options = parser.parse_args()
+    batch = Batch(torch.rand(options.batch, 3, options.size, options.size), torch.arange(options.batch) % 2)
+    plain = MaxMinSettings(foreground=False, background="none", size_barrier=False)  # the localizer alone
+    print(f"{options.batch} images of {options.size} px, {torch.get_num_threads()} threads, {options.rounds} rounds")
+    for name in options.backbones:
+        for statistics_kind in ("shared", "separate"):
+            backbone = BackboneSettings(name=name, weights="none", statistics=statistics_kind)
+            one, three = make_step(plain, backbone, batch), make_step(MaxMinSettings(), backbone, batch)
+            one(), three()  # warm up
+            pairs = [(seconds(one), seconds(three)) for _ in range(options.rounds)]
+            ratio = statistics.median(three_s / one_s for one_s, three_s in pairs)
+            times = [statistics.median(column) for column in zip(*pairs, strict=True)]
+            costs = f"one pass {times[0]:6.2f} s   Max-Min {times[1]:6.2f} s   ratio {ratio:.2f}"
+            print(f"{name:20} {statistics_kind:9} {costs}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

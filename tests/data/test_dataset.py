@@ -1,0 +1,216 @@
+"""Crops and batches depend on seed, epoch and index alone: not on order, cache or number of processes."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from torch.utils.data import DataLoader
+
+from histolumen.data.dataset import EpochSampler, Example, TrainingImages, collate
+from histolumen.data.manifest import Manifest, Row
+from histolumen.data.transforms import ImageSettings
+from histolumen.errors import ImageError
+
+SETTINGS = ImageSettings(short_side=48, crop=32)
+STILL = ImageSettings(short_side=48, crop=48, jitter=(0, 0, 0, 0))
+CLASSES = ["benign", "malignant"]
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Manifest:
+    """Three images of random size; their green channel is their mask; the last has no mask file."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for number, (height, width) in enumerate([(48, 64), (64, 48), (100, 120)]):
+        y, x = np.mgrid[:height, :width]
+        mask = np.hypot(y - height / 3, x - width / 2) < 0.3 * height
+        pixels = rng.integers(0, 256, (height, width, 3), np.uint8)
+        pixels[..., 1] = 255 * mask
+        Image.fromarray(pixels).save(tmp_path / f"{number}.png")
+        Image.fromarray(mask).save(tmp_path / f"{number}_mask.png")
+        rows.append(Row(f"{number}.png", CLASSES[number % 2], "train", f"{number}_mask.png"))
+    rows.append(Row("2.png", "malignant", "train"))
+    return Manifest(tuple(rows), tmp_path)
+
+
+def same(a: Example, b: Example) -> bool:
+    return torch.equal(a.image, b.image) and a.label == b.label
+
+
+# --- examples
+
+
+def test_an_example_is_a_crop_in_unit_range_with_its_class_index(manifest):
+    images = TrainingImages(manifest, CLASSES, SETTINGS, seed=0)
+    assert len(images) == 4
+    example = images[0, 1]
+    assert example.image.shape == (3, 32, 32)
+    assert example.image.dtype == torch.float32
+    assert 0 <= example.image.min() < example.image.max() <= 1
+    assert [images[0, index].label for index in range(4)] == [0, 1, 0, 1]
+    assert example.mask is None
+
+
+def test_seed_epoch_and_index_determine_the_crop_whatever_the_order(manifest):
+    keys = [(epoch, index) for epoch in range(2) for index in range(4)]
+    forwards = TrainingImages(manifest, CLASSES, SETTINGS, seed=5)
+    expected = {key: forwards[key] for key in keys}
+    backwards = TrainingImages(manifest, CLASSES, SETTINGS, seed=5)
+    for key in reversed(keys):
+        torch.rand(3)  # others draw random numbers in between
+        assert same(backwards[key], expected[key])
+
+
+def test_another_epoch_seed_or_index_gives_another_crop(manifest):
+    images = TrainingImages(manifest, CLASSES, SETTINGS, seed=5)
+    other = TrainingImages(manifest, CLASSES, SETTINGS, seed=6)
+    assert not torch.equal(images[0, 2].image, images[1, 2].image)
+    assert not torch.equal(images[0, 2].image, other[0, 2].image)
+    assert not torch.equal(images[0, 2].image, images[0, 3].image)  # rows 2 and 3 are one file
+
+
+def test_drawing_an_example_leaves_the_global_random_state_alone(manifest):
+    images = TrainingImages(manifest, CLASSES, SETTINGS, seed=0)
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    images[0, 0]
+    assert torch.equal(torch.rand(3), expected)
+
+
+# --- masks
+
+
+def test_the_mask_follows_its_image(manifest):
+    images = TrainingImages(manifest, CLASSES, STILL, seed=0, with_masks=True)
+    for epoch in range(10):
+        for index, agreement in [(0, 1.0), (1, 1.0), (2, 0.97)]:  # only the last is resized
+            example = images[epoch, index]
+            assert example.mask.shape == (1, 48, 48)
+            assert example.mask.dtype == torch.float32
+            foreground = example.image[1] > 0.5
+            assert (foreground == example.mask[0].bool()).float().mean() >= agreement
+
+
+def test_no_mask_file_means_no_foreground(manifest):
+    example = TrainingImages(manifest, CLASSES, STILL, seed=0, with_masks=True)[0, 3]
+    assert example.mask.shape == (1, 48, 48)
+    assert not example.mask.any()
+
+
+def test_masks_are_not_read_unless_asked_for(manifest):
+    for path in manifest.root.glob("*_mask.png"):
+        path.unlink()
+    assert TrainingImages(manifest, CLASSES, SETTINGS, seed=0)[0, 0].mask is None
+    with pytest.raises(ImageError, match=r"0_mask\.png: no such file"):
+        TrainingImages(manifest, CLASSES, SETTINGS, seed=0, with_masks=True)[0, 0]
+
+
+# --- small images
+
+
+@pytest.mark.parametrize("size", [(1, 1), (10, 14), (5, 90), (200, 33)])
+@pytest.mark.parametrize("short_side", [None, 64])
+def test_images_smaller_than_the_crop_are_enlarged(tmp_path, size, short_side):
+    Image.fromarray(np.full((*size, 3), 80, np.uint8)).save(tmp_path / "x.png")
+    Image.fromarray(np.ones(size, bool)).save(tmp_path / "x_mask.png")
+    manifest = Manifest((Row("x.png", "benign", "train", "x_mask.png"),), tmp_path)
+    settings = ImageSettings(short_side=short_side, crop=64, jitter=(0, 0, 0, 0))
+    example = TrainingImages(manifest, CLASSES, settings, seed=0, with_masks=True)[0, 0]
+    assert example.image.shape == (3, 64, 64)
+    assert (example.image == 80 / 255).all()
+    assert example.mask.shape == (1, 64, 64)
+    assert example.mask.all()
+
+
+def test_a_crop_between_two_grid_sizes_is_still_filled(tmp_path):
+    """A short side of 36 goes to 32 on the grid, below the crop of 36."""
+    Image.fromarray(np.zeros((50, 70, 3), np.uint8)).save(tmp_path / "x.png")
+    manifest = Manifest((Row("x.png", "benign", "train"),), tmp_path)
+    images = TrainingImages(manifest, CLASSES, ImageSettings(short_side=36, crop=36), seed=0)
+    assert images[0, 0].image.shape == (3, 36, 36)
+
+
+# --- cache
+
+
+def test_the_cache_changes_nothing_but_the_reading(manifest):
+    cached = TrainingImages(manifest, CLASSES, SETTINGS, seed=0)
+    uncached = TrainingImages(manifest, CLASSES, SETTINGS.model_copy(update={"cache_mb": 0}), seed=0)
+    first = [cached[0, 0], cached[1, 0]]
+    assert same(uncached[0, 0], first[0])
+    manifest.image_path(manifest.rows[0]).unlink()
+    assert [same(cached[epoch, 0], first[epoch]) for epoch in range(2)] == [True, True]
+    with pytest.raises(ImageError, match=r"0\.png: no such file"):
+        uncached[1, 0]
+
+
+# --- sampler
+
+
+@given(
+    length=st.integers(1, 50),
+    batch=st.integers(1, 6),
+    processes=st.integers(1, 4),
+    seed=st.integers(0, 99),
+    epoch=st.integers(0, 9),
+)
+def test_batches_do_not_depend_on_the_number_of_processes(length, batch, processes, seed, epoch):
+    alone = EpochSampler(length, batch * processes, seed)
+    together = [EpochSampler(length, batch, seed, rank, processes) for rank in range(processes)]
+    for sampler in (alone, *together):
+        sampler.epoch = epoch
+    single, shares = list(alone), [list(sampler) for sampler in together]
+    assert [len(share) for share in shares] == [len(sampler) for sampler in together]
+    assert len(single) == len(alone)
+    for start in range(0, len(shares[0]), batch):
+        union = [key for share in shares for key in share[start : start + batch]]
+        whole = single[start * processes : (start + batch) * processes]
+        assert sorted(union) == sorted(whole)
+
+
+@given(length=st.integers(1, 50), batch=st.integers(1, 8), epoch=st.integers(0, 9))
+def test_an_epoch_shows_every_image_once_and_fills_the_last_batch_from_its_beginning(length, batch, epoch):
+    sampler = EpochSampler(length, batch, seed=0)
+    sampler.epoch = epoch
+    keys = list(sampler)
+    assert sorted(keys[:length]) == [(epoch, index) for index in range(length)]
+    assert len(keys) % batch == 0
+    assert len(keys) - length < batch
+    assert all(key == keys[n % length] for n, key in enumerate(keys[length:]))
+
+
+def test_every_epoch_and_seed_has_its_own_order():
+    def order(seed: int, epoch: int) -> tuple[int, ...]:
+        sampler = EpochSampler(30, 4, seed)
+        sampler.epoch = epoch
+        return tuple(index for _, index in sampler)
+
+    assert len({order(seed, epoch) for seed in range(3) for epoch in range(3)}) == 9
+    assert order(1, 2) == order(1, 2)
+
+
+# --- batches
+
+
+def test_a_loader_gives_batches_of_the_samplers_images(manifest):
+    images = TrainingImages(manifest, CLASSES, SETTINGS, seed=0, with_masks=True)
+    sampler = EpochSampler(4, 3, seed=0)
+    batches = list(DataLoader(images, batch_size=3, sampler=sampler, collate_fn=collate))
+    assert [tuple(batch.shape) for batch, _, _ in batches] == [(3, 3, 32, 32)] * 2
+    assert [tuple(masks.shape) for _, _, masks in batches] == [(3, 1, 32, 32)] * 2
+    keys = list(sampler)
+    assert torch.cat([labels for _, labels, _ in batches]).tolist() == [images[key].label for key in keys]
+    assert torch.equal(batches[1][0][0], images[keys[3]].image)
+
+
+def test_a_batch_without_masks_has_none():
+    image = torch.zeros(3, 2, 2)
+    stacked, labels, masks = collate([Example(image, 1, None), Example(image, 0, None)])
+    assert stacked.shape == (2, 3, 2, 2)
+    assert labels.tolist() == [1, 0]
+    assert masks is None

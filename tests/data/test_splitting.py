@@ -1,0 +1,71 @@
+"""Dividing images: whole patients, fair shares, the same for the same seed."""
+
+from collections import Counter, defaultdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from histolumen.data.manifest import SPLITS
+from histolumen.data.splitting import stratified_split
+from histolumen.errors import DataError
+
+shares = st.tuples(st.floats(0, 0.49), st.floats(0, 0.49))
+images = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["", "p1", "p2", "p3", "p4", "p5"])), max_size=40)
+seeds = st.integers(0, 2**32)
+
+
+@given(images, shares, seeds)
+def test_groups_stay_whole_and_every_image_gets_a_split(images, shares, seed):
+    splits = stratified_split([label for label, _ in images], [group for _, group in images], *shares, seed)
+    assert len(splits) == len(images)
+    assert set(splits) <= set(SPLITS)
+    of_group = defaultdict(set)
+    for (_, group), split in zip(images, splits, strict=True):
+        of_group[group].add(split)
+    assert all(len(found) == 1 for group, found in of_group.items() if group)
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=60), shares, seeds)
+def test_single_images_miss_the_share_of_their_class_by_less_than_one(labels, shares, seed):
+    valid, test = shares
+    splits = stratified_split(labels, [""] * len(labels), valid, test, seed)
+    counts, totals = Counter(zip(labels, splits, strict=True)), Counter(labels)
+    for split, share in zip(SPLITS, (1 - valid - test, valid, test), strict=True):
+        for label, total in totals.items():
+            assert abs(counts[label, split] - share * total) < 1 + 1e-6
+
+
+@given(images, seeds)
+def test_a_share_of_nothing_gets_nothing(images, seed):
+    labels, groups = [label for label, _ in images], [group for _, group in images]
+    assert set(stratified_split(labels, groups, 0, 0, seed)) <= {"train"}
+    assert "valid" not in stratified_split(labels, groups, 0, 0.5, seed)
+
+
+@given(images, shares, seeds)
+def test_the_same_seed_gives_the_same_split(images, shares, seed):
+    labels, groups = [label for label, _ in images], [group for _, group in images]
+    assert stratified_split(labels, groups, *shares, seed) == stratified_split(labels, groups, *shares, seed)
+
+
+def test_another_seed_gives_another_split():
+    labels, groups = ["a", "b"] * 20, [""] * 40
+    assert len({tuple(stratified_split(labels, groups, 0.2, 0.2, seed)) for seed in range(5)}) == 5
+
+
+def test_patients_of_many_images_still_give_about_the_shares():
+    labels = [label for patient in range(40) for label in ["ab"[patient % 2]] * (1 + patient % 5)]
+    groups = [f"p{patient}" for patient in range(40) for _ in range(1 + patient % 5)]
+    counts = Counter(zip(labels, stratified_split(labels, groups, 0.2, 0.2, 0), strict=True))
+    for label in "ab":
+        total = labels.count(label)
+        assert counts[label, "train"] == pytest.approx(0.6 * total, abs=2)
+        assert counts[label, "valid"] == pytest.approx(0.2 * total, abs=2)
+        assert counts[label, "test"] == pytest.approx(0.2 * total, abs=2)
+
+
+@pytest.mark.parametrize(("valid", "test"), [(-0.1, 0.2), (0.2, -0.1), (0.5, 0.5), (0.2, 0.9), (1.0, 0.0)])
+def test_shares_that_leave_nothing_to_train_on_are_refused(valid, test):
+    with pytest.raises(DataError, match=f"shares of {valid} for validation and {test} for test"):
+        stratified_split(["a", "b"], ["", ""], valid, test, 0)

@@ -1,0 +1,159 @@
+"""A folder of predictions: every readable image is done, every other is named."""
+
+import csv
+import json
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from histolumen.engine.model import Prediction
+from histolumen.errors import DataError, ImageError
+from histolumen.export.predictions import Input, find_images, predict_files, save_prediction
+
+
+class LeftHalf:
+    """Stands in for a trained model: the left half decides, brighter images are more malignant."""
+
+    def predict(self, pixels: np.ndarray) -> Prediction:
+        height, width = pixels.shape[:2]
+        if width > 20 * height:
+            raise ImageError(f"image: {width} x {height} pixels is too narrow")
+        malignant = float(pixels.mean() / 255)
+        soft = np.tile(np.linspace(1, 0, width), (height, 1))
+        return Prediction({"benign": 1 - malignant, "malignant": malignant}, soft)
+
+
+def draw(path: Path, value: int = 51, size: tuple[int, int] = (12, 20)) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.full((*size, 3), value, np.uint8)).save(path)
+    return path
+
+
+def listed(out: Path) -> list[dict[str, str]]:
+    with (out / "predictions.csv").open(newline="", encoding="utf-8") as handle:
+        return list(csv.DictReader(handle))
+
+
+# --- finding images
+
+
+def test_folders_are_searched_through_and_files_taken_as_they_are(tmp_path):
+    for name in ("in/b.png", "in/deep/a.JPG", "in/notes.txt", "single.tif"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert find_images([tmp_path / "in", tmp_path / "single.tif"]) == [
+        Input(tmp_path / "in" / "b.png", "b"),
+        Input(tmp_path / "in" / "deep" / "a.JPG", "deep/a"),
+        Input(tmp_path / "single.tif", "single"),
+    ]
+
+
+def test_names_of_results_are_unique(tmp_path):
+    for name in ("1/x.png", "1/x.jpg", "1/x_png.png", "2/x.png", "3/x.png", "3/x.png.tif"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    found = find_images([tmp_path / "1", tmp_path / "2", tmp_path / "3", tmp_path / "1"])
+    assert len(found) == 9
+    assert len({item.name for item in found}) == 9
+
+
+def test_a_folder_without_images_is_refused(tmp_path):
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(DataError, match="no images in it"):
+        find_images([tmp_path])
+
+
+# --- predicting
+
+
+def test_every_image_gets_its_masks_overlay_and_line(tmp_path):
+    path = draw(tmp_path / "in" / "a.png")
+    report = predict_files(LeftHalf(), find_images([tmp_path / "in"]), tmp_path / "out")
+    assert report.failures == []
+    assert report.records == [
+        {
+            "image": str(path),
+            "prediction": "benign",
+            "probability": 0.8,
+            "p_benign": 0.8,
+            "p_malignant": 0.2,
+            "foreground_share": 50.0,
+            "soft_mask": "soft_masks/a.png",
+            "mask": "masks/a.png",
+            "overlay": "overlays/a.png",
+        }
+    ]
+    assert listed(tmp_path / "out") == [{key: str(value) for key, value in report.records[0].items()}]
+    assert json.loads((tmp_path / "out" / "predictions.json").read_text()) == {
+        "images": report.records,
+        "failures": [],
+    }
+    soft = np.asarray(Image.open(tmp_path / "out" / "soft_masks" / "a.png")) / 65535
+    mask = np.asarray(Image.open(tmp_path / "out" / "masks" / "a.png"))
+    assert soft[0] == pytest.approx(np.linspace(1, 0, 20), abs=1e-4)
+    assert (mask == np.where(np.arange(20) < 10, 255, 0)).all()
+    overlay = Image.open(tmp_path / "out" / "overlays" / "a.png")
+    assert overlay.width == 20
+    assert overlay.height > 12  # with its caption
+
+
+def test_results_lie_in_the_folders_their_images_came_from(tmp_path):
+    draw(tmp_path / "in" / "patient 1" / "a.png")
+    draw(tmp_path / "in" / "patient 2" / "a.png", 240)
+    report = predict_files(LeftHalf(), find_images([tmp_path / "in"]), tmp_path / "out")
+    assert [record["prediction"] for record in report.records] == ["benign", "malignant"]
+    for record in report.records:
+        assert (tmp_path / "out" / record["mask"]).is_file()
+    assert report.records[1]["mask"] == "masks/patient 2/a.png"
+
+
+def test_images_that_cannot_be_used_are_named_and_the_others_done(tmp_path):
+    good = [draw(tmp_path / "in" / name) for name in ("a.png", "e.png")]
+    broken, narrow = tmp_path / "in" / "b.png", draw(tmp_path / "in" / "c.png", size=(1, 40))
+    broken.write_bytes(good[0].read_bytes()[:40])
+    missing = tmp_path / "none.png"
+    report = predict_files(LeftHalf(), find_images([tmp_path / "in", missing]), tmp_path / "out")
+    assert [record["image"] for record in report.records] == [str(path) for path in good]
+    assert [failure.split(":")[0] for failure in report.failures] == [str(path) for path in (broken, narrow, missing)]
+    assert report.failures[1] == f"{narrow}: 40 x 1 pixels is too narrow"
+    assert json.loads((tmp_path / "out" / "predictions.json").read_text())["failures"] == report.failures
+
+
+def test_where_no_image_can_be_used_no_table_is_written(tmp_path):
+    report = predict_files(LeftHalf(), find_images([tmp_path / "none.png"]), tmp_path / "out")
+    assert (len(report.records), len(report.failures)) == (0, 1)
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_was_done_before_an_interruption_is_listed(tmp_path):
+    for name in ("a.png", "b.png", "c.png"):
+        draw(tmp_path / "in" / name)
+
+    def interrupted(items):
+        yield from items[:2]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        predict_files(LeftHalf(), find_images([tmp_path / "in"]), tmp_path / "out", interrupted)
+    assert [record["mask"] for record in listed(tmp_path / "out")] == ["masks/a.png", "masks/b.png"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems allow no such file names")
+def test_a_file_name_that_is_not_unicode_does_not_cost_the_table(tmp_path):
+    """Archives from old systems hold such names; Python reads them as lone surrogates."""
+    draw(tmp_path / "in" / "a.png")
+    draw(tmp_path / "in" / os.fsdecode(b"caf\xe9.png"))
+    predict_files(LeftHalf(), find_images([tmp_path / "in"]), tmp_path / "out")
+    assert [record["prediction"] for record in listed(tmp_path / "out")] == ["benign", "benign"]
+    assert len(json.loads((tmp_path / "out" / "predictions.json").read_text())["images"]) == 2
+
+
+def test_an_image_of_one_pixel_is_saved_too(tmp_path):
+    pixels = np.zeros((1, 1, 3), np.uint8)
+    record = save_prediction(LeftHalf().predict(pixels), pixels, Input(Path("x.png"), "x"), tmp_path)
+    assert record["foreground_share"] == 100
+    assert Image.open(tmp_path / record["soft_mask"]).size == (1, 1)

@@ -1,0 +1,259 @@
+"""Writing happens whole or not at all, whenever it is interrupted."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from histolumen.atomic import new_file, new_folder, settle
+from histolumen.errors import DiskError
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def fill(folder: Path, content: str, *, whole: bool = True) -> None:
+    """A folder of two files that belong together, or what is left of it half-way through its removal."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "a").write_text(content)
+    if whole:
+        (folder / "b").write_text(content)
+
+
+def holds(folder: Path, content: str) -> bool:
+    return {path.name: path.read_text() for path in folder.iterdir()} == {"a": content, "b": content}
+
+
+# --- files
+
+
+def test_a_new_file_appears_whole_with_its_folders(tmp_path):
+    path = tmp_path / "deep" / "er" / "x.txt"
+    with new_file(path) as temporary:
+        temporary.write_text("new")
+        assert not path.exists()
+        assert temporary.parent == path.parent  # a rename across disks would not be atomic
+    assert path.read_text() == "new"
+    assert names(path.parent) == {"x.txt"}
+
+
+def test_an_old_file_is_replaced_only_at_the_end(tmp_path):
+    path = tmp_path / "x.txt"
+    path.write_text("old")
+    with new_file(path) as temporary:
+        temporary.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+
+
+@pytest.mark.parametrize("failure", [RuntimeError, KeyboardInterrupt])
+def test_a_failure_inside_the_block_leaves_the_old_file(tmp_path, failure):
+    path = tmp_path / "x.txt"
+    path.write_text("old")
+    with pytest.raises(failure), new_file(path) as temporary:
+        temporary.write_text("half")
+        raise failure
+    assert path.read_text() == "old"
+    assert names(tmp_path) == {"x.txt"}
+
+
+@pytest.mark.parametrize("new", [new_file, new_folder])
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (errno.ENOSPC, "disk is full"),
+        (errno.EDQUOT, "disk is full"),
+        (errno.EACCES, "no permission"),
+        (errno.EROFS, "no permission"),
+    ],
+)
+def test_a_disk_that_refuses_is_explained_with_the_path(tmp_path, new, number, advice):
+    path = tmp_path / "x"
+    with pytest.raises(DiskError, match=f"{path}: .*{advice}"), new(path):
+        raise OSError(number, os.strerror(number))
+    assert names(tmp_path) == set()
+
+
+@pytest.mark.parametrize("new", [new_file, new_folder])
+def test_other_errors_of_the_system_are_not_called_disk_errors(tmp_path, new):
+    with pytest.raises(ConnectionResetError), new(tmp_path / "x"):
+        raise ConnectionResetError(errno.ECONNRESET, "reset")
+
+
+@pytest.mark.parametrize("new", [new_file, new_folder])
+def test_a_file_where_a_folder_is_needed_is_explained(tmp_path, new):
+    (tmp_path / "file").write_text("old")
+    with pytest.raises(DiskError, match="a file stands where a folder is needed"), new(tmp_path / "file" / "x"):
+        pytest.fail("the block must not run")
+    assert (tmp_path / "file").read_text() == "old"
+
+
+@pytest.mark.parametrize("given", ["x", "."])
+def test_a_folder_where_a_file_is_needed_is_explained(tmp_path, monkeypatch, given):
+    fill(tmp_path / "x", "old")
+    monkeypatch.chdir(tmp_path / "x" if given == "." else tmp_path)
+    with pytest.raises(DiskError, match="folder"), new_file(Path(given)) as temporary:
+        temporary.write_text("new")
+    assert holds(tmp_path / "x", "old")
+    assert names(tmp_path) == {"x"}
+
+
+# --- folders
+
+
+def test_a_new_folder_appears_whole(tmp_path):
+    path = tmp_path / "run" / "last"
+    with new_folder(path) as temporary:
+        fill(temporary, "new")
+        assert not path.exists()
+    assert holds(path, "new")
+    assert names(path.parent) == {"last"}
+
+
+def test_an_old_folder_is_replaced_and_nothing_of_it_stays(tmp_path):
+    path = tmp_path / "last"
+    fill(path, "old")
+    (path / "c").touch()
+    with new_folder(path) as temporary:
+        fill(temporary, "new")
+        assert (path / "c").exists()
+    assert holds(path, "new")
+    assert names(tmp_path) == {"last"}
+
+
+@pytest.mark.parametrize("failure", [RuntimeError, KeyboardInterrupt])
+def test_a_failure_inside_the_block_leaves_the_old_folder(tmp_path, failure):
+    path = tmp_path / "last"
+    fill(path, "old")
+    with pytest.raises(failure), new_folder(path) as temporary:
+        fill(temporary, "half")
+        raise failure
+    assert holds(path, "old")
+    assert names(tmp_path) == {"last"}
+
+
+# --- interruptions: `.last.new` is complete, `.last.old` is on its way out
+
+STATES = {
+    "before any rename": ({"last": "old"}, "old"),
+    "first folder, ready": ({".last.new": "new"}, "new"),
+    "ready": ({"last": "old", ".last.new": "new"}, "new"),
+    "ready, old one being removed by an interrupted settle": ({"last": "half", ".last.new": "new"}, "new"),
+    "old one set aside": ({".last.old": "old", ".last.new": "new"}, "new"),
+    "new one in place": ({"last": "new", ".last.old": "old"}, "new"),
+    "new one in place, old one half removed": ({"last": "new", ".last.old": "half"}, "new"),
+    "old one set aside, new one lost": ({".last.old": "old"}, "old"),
+}
+
+
+def interrupted(root: Path, state: str) -> str:
+    """Make the folders of a state; gives the content that must come out of it."""
+    folders, expected = STATES[state]
+    for name, content in folders.items():
+        fill(root / name, content, whole=content != "half")
+    return expected
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_settle_repairs_every_state_between_two_renames(tmp_path, state):
+    expected = interrupted(tmp_path, state)
+    for _ in range(2):  # settling again changes nothing
+        settle(tmp_path / "last")
+        assert holds(tmp_path / "last", expected)
+        assert names(tmp_path) == {"last"}
+
+
+def test_settle_makes_nothing_out_of_nothing(tmp_path):
+    settle(tmp_path / "last")
+    assert names(tmp_path) == set()
+
+
+def test_the_current_folder_can_be_settled(tmp_path, monkeypatch):
+    """As when a run is given as `.` by somebody who stands in it."""
+    fill(tmp_path / "last", "old")
+    monkeypatch.chdir(tmp_path / "last")
+    settle(Path())
+    assert holds(tmp_path / "last", "old")
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_the_next_new_folder_starts_from_a_repaired_one(tmp_path, state):
+    expected = interrupted(tmp_path, state)
+    with pytest.raises(RuntimeError), new_folder(tmp_path / "last"):
+        raise RuntimeError
+    assert holds(tmp_path / "last", expected)
+    with new_folder(tmp_path / "last") as temporary:
+        fill(temporary, "newer")
+    assert holds(tmp_path / "last", "newer")
+    assert names(tmp_path) == {"last"}
+
+
+def test_what_a_killed_process_was_writing_is_cleared_away_by_the_next(tmp_path):
+    fill(tmp_path / "last", "old")
+    fill(tmp_path / ".last.99999999.tmp", "half", whole=False)
+    with new_folder(tmp_path / "last") as temporary:
+        fill(temporary, "new")
+    assert holds(tmp_path / "last", "new")
+    assert names(tmp_path) == {"last"}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("renames", [0, 1, 2, 3])
+def test_a_process_killed_at_any_rename_leaves_a_whole_folder(tmp_path, first, renames):
+    """The real sequence in a child process that dies, without any clean-up, after so many renames."""
+    path = tmp_path / "last"
+    if not first:
+        fill(path, "old")
+    child = os.fork()
+    if child == 0:
+        try:
+            _write_and_die(path, renames)
+        finally:
+            os._exit(1)  # never back into pytest
+    assert os.waitpid(child, 0)[1] == 0
+    settle(path)
+    if renames > 0:
+        assert holds(path, "new")
+    else:
+        assert not path.exists() if first else holds(path, "old")
+    assert not {".last.new", ".last.old"} & names(tmp_path)
+
+
+def _write_and_die(path: Path, renames: int) -> None:
+    real, done = Path.rename, []
+
+    def rename(self: Path, target: Path) -> Path:
+        if len(done) == renames:
+            os._exit(0)
+        done.append(target)
+        return real(self, target)
+
+    Path.rename = rename
+    with new_folder(path) as temporary:
+        fill(temporary, "new")
+    os._exit(0)
+
+
+@pytest.mark.parametrize("renames", [1, 2, 3])
+def test_a_reader_that_settles_between_two_renames_does_not_disturb_the_writer(tmp_path, monkeypatch, renames):
+    """As when somebody predicts with a model while its training goes on."""
+    path = tmp_path / "last"
+    fill(path, "old")
+    real, done = Path.rename, []
+
+    def rename(self: Path, target: Path) -> Path:
+        moved = real(self, target)
+        done.append(target)
+        if len(done) == renames:
+            settle(path)
+        return moved
+
+    monkeypatch.setattr(Path, "rename", rename)
+    with new_folder(path) as temporary:
+        fill(temporary, "new")
+    assert len(done) >= renames
+    assert holds(path, "new")
+    assert names(tmp_path) == {"last"}
