@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
 
@@ -23,6 +24,8 @@ TINY = (
 """Overrides that make any recipe small enough for a test: timm's smallest network on 64-pixel images."""
 
 torch.set_num_threads(1)
+hypothesis.settings.register_profile("shared machine", deadline=None)
+hypothesis.settings.load_profile("shared machine")
 
 
 @pytest.fixture(scope="session")

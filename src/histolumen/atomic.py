@@ -55,6 +55,7 @@ def settle(path: Path) -> None:
     if ready.exists():  # complete by construction: it got this name after its last flush
         with suppress(FileNotFoundError):
             if path.exists():
+                shutil.rmtree(old, ignore_errors=True)
                 path.rename(old)
             ready.rename(path)
     if old.exists() and not path.exists():
@@ -82,6 +83,8 @@ def _explained(path: Path) -> Iterator[None]:
             advice = "the disk is full; free some space or write elsewhere"
         elif error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
             advice = "no permission to write there; choose another folder"
+        elif error.errno == errno.ENAMETOOLONG:
+            advice = "the name is too long for this disk; choose a shorter one"
         elif error.errno == errno.EISDIR:
             advice = "a folder stands where a file is needed; choose another name"
         elif error.errno in {errno.ENOTDIR, errno.EEXIST}:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from histolumen.data.folder import SplitPlan, manifest_from_folder, manifest_from_table
+from histolumen.data.folder import SplitPlan, image_files, manifest_from_folder, manifest_from_table
 from histolumen.data.manifest import Manifest, Row
 from histolumen.errors import DataError
 
@@ -192,3 +192,14 @@ def test_a_split_for_some_images_only_is_refused(images):
 def test_a_missing_table_is_refused(images):
     with pytest.raises(DataError, match=r"none\.csv: no such file"):
         manifest_from_table(images, images / "none.csv", PLAN)
+
+
+def test_a_split_folder_without_class_folders_is_no_class(tmp_path):
+    tree(tmp_path, "train/x.png")
+    with pytest.raises(DataError, match="lies in no class folder"):
+        manifest_from_folder(tmp_path, PLAN)
+
+
+def test_hidden_files_are_no_images(tmp_path):
+    tree(tmp_path, "a/x.png", "a/._x.png", ".b/y.png")
+    assert [path.name for path in image_files(tmp_path)] == ["x.png"]

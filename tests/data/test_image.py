@@ -246,3 +246,15 @@ def test_a_missing_and_a_truncated_mask_are_refused(tmp_path, save):
     path.write_bytes(path.read_bytes()[:90])
     with refused(path, "damaged or truncated"):
         read_mask(path, (16, 16))
+
+
+def test_a_bilevel_tiff_mask_keeps_its_stored_values(tmp_path):
+    """Writers of boolean TIFFs often declare that zero is white, and viewers then show ones as black."""
+    truth = np.zeros((4, 8), bool)
+    truth[1, 2:6] = True
+    image = Image.fromarray(~truth)  # Pillow inverts on writing with this tag, as it does on reading
+    image.save(tmp_path / "m.tif", tiffinfo={262: 0})
+    assert Image.open(tmp_path / "m.tif").tag_v2[262] == 0
+    raw = np.frombuffer((tmp_path / "m.tif").read_bytes(), np.uint8)
+    assert np.packbits(truth[1])[0] in raw  # the stored bits are the truth
+    assert np.array_equal(read_mask(tmp_path / "m.tif", (4, 8)), truth)

@@ -157,3 +157,10 @@ def test_an_image_of_one_pixel_is_saved_too(tmp_path):
     record = save_prediction(LeftHalf().predict(pixels), pixels, Input(Path("x.png"), "x"), tmp_path)
     assert record["foreground_share"] == 100
     assert Image.open(tmp_path / record["soft_mask"]).size == (1, 1)
+
+
+def test_masks_hidden_files_and_earlier_results_are_no_images(tmp_path):
+    for name in ("a.png", "a_mask.png", ".hidden.png", "out/overlays/a.png", "b/c.png"):
+        draw(tmp_path / "in" / name)
+    found = find_images([tmp_path / "in"], tmp_path / "in" / "out")
+    assert [item.name for item in found] == ["a", "b/c"]

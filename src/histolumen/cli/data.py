@@ -39,7 +39,7 @@ def folder(
     ] = None,
     valid: Annotated[float, typer.Option(help="Share of the images for validation.")] = 0.15,
     test: Annotated[float, typer.Option(help="Share of the images for the test.")] = 0.20,
-    seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the split.")] = 0,
 ) -> None:
     """Your own images. Splits are stratified by class and keep patients whole."""
     from histolumen.data.folder import SplitPlan, manifest_from_folder, manifest_from_table

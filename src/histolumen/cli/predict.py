@@ -16,7 +16,7 @@ def predict(
     from histolumen.engine.progress import track
     from histolumen.export.predictions import find_images, predict_files
 
-    files = find_images(inputs)
+    files = find_images(inputs, out)
     model = load(run)
     report = predict_files(model, files, out, lambda items: track(items, "predicting"))
     for record in report.records[:20]:

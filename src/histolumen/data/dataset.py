@@ -86,7 +86,7 @@ class TrainingImages(Dataset[Example]):
         path: Path | None = self.manifest.mask_path(self.manifest.rows[index])
         mask = np.zeros(array.shape[:2], bool) if path is None else read_mask(path, array.shape[:2])
         tensor = torch.from_numpy(mask)[None, None].float()
-        return F.interpolate(tensor, size=image.shape[1:], mode="nearest")[0].to(torch.uint8)
+        return F.interpolate(tensor, size=image.shape[1:], mode="nearest-exact")[0].to(torch.uint8)
 
 
 class EpochSampler(Sampler[tuple[int, int]]):

@@ -46,18 +46,19 @@ def manifest_from_folder(source: Path, plan: SplitPlan, group_pattern: str | Non
         raise DataError(f"{source}: no such folder")
     expression = _compiled(group_pattern)
     found: list[_Found] = []
-    files = [path for path in sorted(source.rglob("*")) if _is_image(path) and not _hidden(path.relative_to(source))]
-    masks = {path.with_suffix(""): path for path in files if path.stem.endswith(MASK_ENDINGS)}
+    files = image_files(source)
+    masks = {path.with_suffix(""): path for path in files if is_mask(path)}
     for path in files:
-        if path.with_suffix("") in masks:
+        if is_mask(path):
             continue
         relative = path.relative_to(source)
         *above, _ = relative.parts
-        split = _SPLIT_NAMES.get(above[0].lower(), "") if len(above) >= 2 else ""
+        split = _SPLIT_NAMES.get(above[0].lower(), "") if above else ""
         inner = above[1:] if split else above
         if not inner:
             raise DataError(
-                f"{path}: lies in no class folder; put images into {source}/CLASS/ or give a table with --labels"
+                f"{path}: lies in no class folder; put images into {source}/CLASS/ or {source}/SPLIT/CLASS/, "
+                "or give a table with --labels"
             )
         group = _group(expression, relative.as_posix())
         mask = next(
@@ -111,12 +112,15 @@ def _complete(found: list[_Found], source: Path, plan: SplitPlan) -> Manifest:
     return Manifest(tuple(rows), source)
 
 
-def _is_image(path: Path) -> bool:
-    return path.suffix.lower() in IMAGE_SUFFIXES and path.is_file()
+def image_files(folder: Path) -> list[Path]:
+    """All image files below a folder, sorted; hidden ones (`._x.png` of a Mac) are no images."""
+    files = [path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file()]
+    return sorted(path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts))
 
 
-def _hidden(relative: Path) -> bool:
-    return any(part.startswith(".") for part in relative.parts)
+def is_mask(path: Path) -> bool:
+    """Whether a file is, by its name, the mask of another."""
+    return path.stem.endswith(MASK_ENDINGS)
 
 
 def _compiled(pattern: str | None) -> re.Pattern[str] | None:

@@ -9,6 +9,7 @@ from PIL import Image, ImageFile, UnidentifiedImageError
 from histolumen.errors import ImageError
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp"})
+_PHOTOMETRIC = 262  # TIFF tag
 MAX_PIXELS = 500_000_000  # 1.5 GB as RGB; beyond that it is a slide
 
 ImageFile.LOAD_TRUNCATED_IMAGES = False
@@ -41,6 +42,8 @@ def read_mask(path: Path, size: tuple[int, int]) -> np.ndarray:
                 "give the mask of this very image"
             )
         values = np.asarray(_decoded(image, path))
+        if _white_is_zero(image):
+            values = ~values
     if values.ndim == 3:
         colours = values.shape[2] if values.shape[2] in {1, 3} else values.shape[2] - 1  # without alpha
         return (values[..., :colours] != 0).any(2)
@@ -51,7 +54,9 @@ def _open(path: Path) -> Image.Image:
     try:
         if path.stat().st_size == 0:
             raise ImageError(f"{path}: the file is empty; copy it again")
-        image = Image.open(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # metadata oddities; pixels are what counts
+            image = Image.open(path)
     except FileNotFoundError as error:
         raise ImageError(f"{path}: no such file; check the path and, for a manifest, where its images are") from error
     except UnidentifiedImageError as error:
@@ -59,6 +64,7 @@ def _open(path: Path) -> Image.Image:
     except (OSError, ValueError, SyntaxError) as error:
         raise ImageError(f"{path}: cannot be read ({error}); copy it again or convert it to PNG") from error
     if image.width * image.height > MAX_PIXELS:
+        image.close()
         raise ImageError(
             f"{path}: {image.width} x {image.height} pixels are over the limit of {MAX_PIXELS:,}; "
             "cut it into tiles or shrink it first"
@@ -66,10 +72,16 @@ def _open(path: Path) -> Image.Image:
     return image
 
 
+def _white_is_zero(image: Image.Image) -> bool:
+    """Whether a bilevel TIFF stores 1 as black: a mask means its stored values, Pillow gives their look."""
+    tags = getattr(image, "tag_v2", {})
+    return image.mode == "1" and tags.get(_PHOTOMETRIC) == 0
+
+
 def _decoded(image: Image.Image, path: Path) -> Image.Image:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # metadata oddities; pixels are what counts
+            warnings.simplefilter("ignore")
             image.load()
     except (OSError, ValueError, SyntaxError, EOFError, IndexError) as error:
         raise ImageError(f"{path}: damaged or truncated ({error}); copy it again from its source") from error

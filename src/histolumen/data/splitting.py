@@ -30,7 +30,8 @@ def stratified_split(labels: Sequence[str], groups: Sequence[str], valid: float,
         members[("group", group) if group else ("image", str(index))].append(index)
 
     rng = np.random.default_rng(seed)
-    order = [list(members.values())[k] for k in rng.permutation(len(members))]
+    units = list(members.values())
+    order = [units[k] for k in rng.permutation(len(units))]
     order.sort(key=len, reverse=True)
 
     shares = np.array([1 - valid - test, valid, test])
@@ -40,7 +41,6 @@ def stratified_split(labels: Sequence[str], groups: Sequence[str], valid: float,
     for group in order:
         counts = np.array([sum(labels[i] == name for i in group) for name in classes])
         need = (wanted / np.maximum(totals, 1)) @ counts  # how far behind, on the classes of this group
-        need[shares == 0] = -np.inf
         chosen = int(np.argmax(need))
         wanted[chosen] -= counts
         for index in group:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from histolumen.data.folder import image_files, is_mask
 from histolumen.data.image import IMAGE_SUFFIXES, read_image
 from histolumen.engine.model import Model, Prediction
 from histolumen.errors import DataError, ImageError
@@ -30,14 +31,15 @@ class Report:
     failures: list[str] = field(default_factory=list)
 
 
-def find_images(inputs: Sequence[Path]) -> list[Input]:
-    """Images among files and folders (searched through); names are made unique by their folder or ending."""
+def find_images(inputs: Sequence[Path], out: Path | None = None) -> list[Input]:
+    """Images among files and folders (searched through); names are made unique by their folder or ending.
+
+    Masks, hidden files and what an earlier prediction wrote to `out` are not taken for images.
+    """
     found: list[tuple[Path, Path]] = []
     for entry in inputs:
         if entry.is_dir():
-            images = sorted(
-                path for path in entry.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file()
-            )
+            images = [path for path in image_files(entry) if not is_mask(path) and not _below(path, out)]
             if not images:
                 raise DataError(f"{entry}: no images in it ({', '.join(sorted(IMAGE_SUFFIXES))})")
             found += [(path, path.relative_to(entry)) for path in images]
@@ -96,6 +98,10 @@ def save_prediction(prediction: Prediction, pixels: np.ndarray, item: Input, out
         "mask": files["masks"],
         "overlay": files["overlays"],
     }
+
+
+def _below(path: Path, folder: Path | None) -> bool:
+    return folder is not None and folder.resolve() in path.resolve().parents
 
 
 def _unique(relative: Path, taken: set[str]) -> str:
