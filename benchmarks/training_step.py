@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from histolumen.config import TrainSettings
+from histolumen.engine.memory import keep_freed_memory
 from histolumen.engine.optim import build_optimizer
 from histolumen.methods.base import Batch
 from histolumen.methods.maxmin import MaxMin, MaxMinSettings
@@ -50,7 +51,9 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--backbones", nargs="+", default=["resnet18_deep", "resnet18", "efficientnet_lite0"])
+    parser.add_argument("--no-keep-memory", dest="keep_memory", action="store_false", help="malloc as it comes")
     options = parser.parse_args()
+    print(f"freed memory kept: {options.keep_memory and keep_freed_memory()}")
     batch = Batch(torch.rand(options.batch, 3, options.size, options.size), torch.arange(options.batch) % 2)
     plain = MaxMinSettings(foreground=False, background="none", size_barrier=False)  # the localizer alone
     print(f"{options.batch} images of {options.size} px, {torch.get_num_threads()} threads, {options.rounds} rounds")

@@ -67,3 +67,35 @@ def test_evaluation_uses_the_statistics_of_its_case():
     with cases(Case.FOREGROUND):
         inside = layer(WHOLE)
     assert torch.allclose(inside, layer(WHOLE) - 2.0, atol=1e-4)
+
+
+@pytest.mark.parametrize("statistics", ["shared", "separate"])
+def test_parts_written_in_place_equal_parts_put_together(statistics):
+    """Values, gradients and running statistics of one pass over two parts, against plain layers one after the other."""
+    torch.manual_seed(0)
+    x = torch.cat([WHOLE, 3 * WHOLE + 1])
+    target = torch.randn_like(x)
+    layer = CaseBatchNorm(nn.BatchNorm2d(3, momentum=0.3), statistics).train()
+    with torch.no_grad():
+        layer.norm.weight.uniform_(0.5, 2)
+        layer.norm.bias.uniform_(-1, 1)
+    plain = [copy.deepcopy(layer.norm) for _ in range(2)]
+    if statistics == "shared":
+        plain[1] = plain[0]
+
+    ours = x.clone().requires_grad_()
+    with cases(Case.FOREGROUND, Case.BACKGROUND):
+        out = layer(ours)
+    (out * target).sum().backward()
+    theirs = x.clone().requires_grad_()
+    reference = torch.cat([norm(part) for norm, part in zip(plain, theirs.chunk(2), strict=True)])
+    (reference * target).sum().backward()
+
+    assert torch.allclose(out, reference, atol=1e-5)
+    assert torch.allclose(ours.grad, theirs.grad, atol=1e-5)
+    weights = plain[:1] if statistics == "shared" else plain
+    assert torch.allclose(layer.norm.weight.grad, sum(norm.weight.grad for norm in weights), atol=1e-4)
+    assert torch.allclose(layer.norm.bias.grad, sum(norm.bias.grad for norm in weights), atol=1e-4)
+    for case, norm in zip((Case.FOREGROUND, Case.BACKGROUND), plain, strict=True):
+        for ours_, theirs_ in zip(layer._running(case), (norm.running_mean, norm.running_var), strict=True):
+            assert torch.allclose(ours_, theirs_, atol=1e-6)

@@ -19,6 +19,7 @@ from histolumen.data.dataset import EpochSampler, TrainingImages, collate
 from histolumen.data.manifest import Manifest, check_trainable
 from histolumen.engine.checkpoint import ModelCard, load_state, load_weights, save_model, write_text
 from histolumen.engine.launch import make_fabric
+from histolumen.engine.memory import keep_freed_memory
 from histolumen.engine.optim import build_optimizer, learning_rate, set_learning_rate
 from histolumen.engine.progress import SilentReporter, TrainingReporter, console_reporter
 from histolumen.engine.runlog import RunLog, environment
@@ -57,6 +58,7 @@ def train(
     """
     check_trainable(manifest, out)
     _check_folder(out, config, resume=resume)
+    keep_freed_memory()
     fabric = make_fabric(devices, nodes)
     if config.train.batch_size % fabric.world_size:
         raise ConfigError(

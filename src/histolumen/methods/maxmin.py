@@ -16,6 +16,7 @@ from histolumen import losses
 from histolumen.methods.base import Batch, MapRunner, Method, MethodSettings, Output, at_once, register
 from histolumen.nets.backbones import Backbone
 from histolumen.nets.batchnorm import Case
+from histolumen.nets.geometry import Grid, enlarge
 from histolumen.nets.pooling import WildcatHead
 
 _FLAT = 1e-6  # a map whose range is below this shows no preference
@@ -50,6 +51,9 @@ class MaxMinSettings(MethodSettings):
     """Where t stops growing."""
     size_unit: losses.SizeUnit = "pixels"
     """Region sizes in the barrier: sums of mask values, or shares of the image."""
+    alignment: Literal["corners", "centres"] = "corners"
+    """How the map is laid over the image: stretched `corners` to corners (the paper), or with every position over the
+    `centres` of what it looks at, which does not shift the mask."""
     classifier_scale: float = Field(default=0.8, gt=0, le=1)
     """X+ and X- are shrunk to this share of their sides before the classifier sees them."""
     modalities: int = Field(default=5, ge=1)
@@ -64,14 +68,21 @@ class MaxMinSettings(MethodSettings):
     """WILDCAT: dropout on the pooled activations."""
 
 
-def soft_mask(class_maps: Tensor, probs: Tensor, size: tuple[int, int], sigma: Tensor | float, omega: float) -> Tensor:
+def soft_mask(
+    class_maps: Tensor,
+    probs: Tensor,
+    size: tuple[int, int],
+    sigma: Tensor | float,
+    omega: float,
+    grid: Grid | None = None,
+) -> Tensor:
     """M+ of Eq. 8 from the localizer's class maps.
 
     The winning map is made differentiable as the sum of the class maps weighted by the localizer's own probabilities,
     enlarged to the image, and normalised to [0, 1] **per image**, so that sigma means the same for each of them.
     """
     winning = (class_maps * probs[:, :, None, None]).sum(1, keepdim=True)
-    enlarged = F.interpolate(winning, size=size, mode="bilinear", align_corners=True)
+    enlarged = enlarge(winning, size, grid)
     low, high = enlarged.amin((2, 3), keepdim=True), enlarged.amax((2, 3), keepdim=True)
     normalised = (enlarged - low) / (high - low + _FLAT)
     return torch.sigmoid(omega * (normalised - sigma))
@@ -136,7 +147,8 @@ class MaxMin(Method):
 
     def _mask(self, maps: Tensor, scores: Tensor, images: Tensor) -> Tensor:
         height, width = images.shape[2:]
-        return soft_mask(maps, scores.softmax(1), (height, width), self.sigma, self.settings.omega)
+        grid = self.backbone.grid if self.settings.alignment == "centres" else None
+        return soft_mask(maps, scores.softmax(1), (height, width), self.sigma, self.settings.omega, grid)
 
     def _regions(self) -> tuple[Case, ...]:
         wanted = ((Case.FOREGROUND, self.settings.foreground), (Case.BACKGROUND, self.settings.background != "none"))

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from histolumen.errors import ConfigError, nearest
 from histolumen.nets import weights
 from histolumen.nets.batchnorm import Case, Statistics, cases, split_statistics
+from histolumen.nets.geometry import Grid, measure_offset
 from histolumen.nets.trunks import FULL_STRIDE, FeatureListNet, LiteTrunk, StageTrunk, Trunk, WholeTrunk, stage_network
 from histolumen.settings import Settings
 from histolumen.vision import timm
@@ -42,14 +43,24 @@ class Backbone(nn.Module):
 
     mean: Tensor
     std: Tensor
+    offset: Tensor
 
-    def __init__(self, trunk: Trunk, statistics: Statistics, mean: tuple[float, ...], std: tuple[float, ...]):
+    def __init__(
+        self, trunk: Trunk, stride: int, statistics: Statistics, mean: tuple[float, ...], std: tuple[float, ...]
+    ):
         super().__init__()
         split_statistics(trunk, statistics)
         self.trunk = trunk
         self.channels = trunk.channels
+        self.stride = stride
+        self.register_buffer("offset", torch.zeros(()))  # found once, by `build_backbone`; saved with the weights
         self.register_buffer("mean", torch.tensor(mean).view(1, 3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(std).view(1, 3, 1, 1), persistent=False)
+
+    @property
+    def grid(self) -> Grid:
+        """Where on the image each feature position looks."""
+        return Grid(self.stride, self.offset)
 
     def normalise(self, images: Tensor) -> Tensor:
         """Scale images in [0, 1] as the network expects them; masked-out pixels are then zero, the mean colour."""
@@ -78,7 +89,11 @@ def build_backbone(settings: BackboneSettings, *, load_weights: bool = True) -> 
         )
     trunk = _trunk(settings, timm_name, load_weights=load_weights)
     mean, std = _LITE_SCALING if settings.name in _LITE else _published_scaling(timm_name)
-    return Backbone(trunk, settings.statistics, settings.mean or mean, settings.std or std)
+    stride = settings.output_stride
+    backbone = Backbone(trunk, stride, settings.statistics, settings.mean or mean, settings.std or std)
+    if load_weights:
+        backbone.offset.fill_(measure_offset(trunk, stride))
+    return backbone
 
 
 def _trunk(settings: BackboneSettings, timm_name: str, *, load_weights: bool) -> Trunk:

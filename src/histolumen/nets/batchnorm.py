@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -39,6 +39,50 @@ def cases(*parts: Case) -> Iterator[None]:
         _current.reset(token)
 
 
+class _PartwiseNorm(torch.autograd.Function):
+    """Training-mode batch normalisation of equal parts of a batch, each by its own statistics.
+
+    The same as `cat([batch_norm(part) for part in chunk(x)])`, but every part is written where it belongs: `chunk` and
+    `cat` would copy each activation once more in both directions.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, momentum: float | None, eps: float, *statistics: Tensor
+    ) -> Tensor:
+        """Normalise; `statistics` are running means and variances, part by part, updated in place."""
+        count = len(statistics) // 2
+        out, saved = torch.empty_like(x), []
+        for k, (part, target) in enumerate(zip(x.chunk(count), out.chunk(count), strict=True)):
+            mean, var = statistics[2 * k : 2 * k + 2]
+            batch = [x.new_empty(x.shape[1]) for _ in range(2)]
+            torch.ops.aten.native_batch_norm.out(
+                part, weight, bias, mean, var, True, momentum or 0.0, eps,
+                out=target, save_mean=batch[0], save_invstd=batch[1],
+            )  # fmt: skip
+            saved += batch
+        ctx.eps = eps
+        ctx.save_for_backward(x, weight, *saved)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of input, weight and bias."""
+        x, weight, *saved = ctx.saved_tensors
+        count, gradient = len(saved) // 2, gradients[0].contiguous()
+        of_input, of_weight, of_bias = torch.empty_like(x), torch.zeros_like(weight), torch.zeros_like(weight)
+        parts = zip(gradient.chunk(count), x.chunk(count), of_input.chunk(count), strict=True)
+        for k, (gradient_part, part, target) in enumerate(parts):
+            own = [torch.empty_like(weight) for _ in range(2)]
+            torch.ops.aten.native_batch_norm_backward.out(
+                gradient_part, part, weight, None, None, *saved[2 * k : 2 * k + 2], True, ctx.eps, [True] * 3,
+                out0=target, out1=own[0], out2=own[1],
+            )  # fmt: skip
+            of_weight += own[0]
+            of_bias += own[1]
+        return of_input, of_weight, of_bias, *[None] * (2 + 2 * count)
+
+
 class CaseBatchNorm(nn.Module):
     """A BatchNorm layer with one affine map and running statistics per case (`separate`), or one for all."""
 
@@ -58,26 +102,25 @@ class CaseBatchNorm(nn.Module):
         return self
 
     def forward(self, x: Tensor) -> Tensor:
-        parts = _current.get()
-        if len(parts) == 1 or self.statistics == "frozen" or (self.statistics == "shared" and not self.training):
-            return self._activate(self._normalise(x, parts[0]))
-        chunks = x.chunk(len(parts))
-        return self._activate(
-            torch.cat([self._normalise(chunk, case) for chunk, case in zip(chunks, parts, strict=True)])
-        )
+        parts, norm = _current.get(), self.norm
+        if norm.training and len(parts) > 1:
+            statistics = [buffer for case in parts for buffer in self._running(case)]
+            return self._activate(_PartwiseNorm.apply(x, norm.weight, norm.bias, norm.momentum, norm.eps, *statistics))
+        if self.statistics == "separate" and len(parts) > 1:
+            chunks = zip(x.chunk(len(parts)), parts, strict=True)
+            return self._activate(torch.cat([self._normalise(chunk, case) for chunk, case in chunks]))
+        return self._activate(self._normalise(x, parts[0]))
+
+    def _running(self, case: Case) -> tuple[Tensor, Tensor]:
+        if self.statistics == "separate" and case is not Case.WHOLE:
+            return getattr(self, f"{case}_mean"), getattr(self, f"{case}_var")
+        return _buffer(self.norm.running_mean), _buffer(self.norm.running_var)
 
     def _normalise(self, x: Tensor, case: Case) -> Tensor:
-        norm, own = self.norm, self.statistics == "separate" and case is not Case.WHOLE
-        return F.batch_norm(
-            x,
-            _buffer(getattr(self, f"{case}_mean") if own else norm.running_mean),
-            _buffer(getattr(self, f"{case}_var") if own else norm.running_var),
-            norm.weight,
-            norm.bias,
-            training=norm.training,
-            momentum=norm.momentum or 0.0,
-            eps=norm.eps,
-        )
+        norm = self.norm
+        mean, var = self._running(case)
+        momentum = norm.momentum or 0.0
+        return F.batch_norm(x, mean, var, norm.weight, norm.bias, norm.training, momentum, norm.eps)
 
     def _activate(self, x: Tensor) -> Tensor:
         # timm fuses the activation into the layer (BatchNormAct2d)
