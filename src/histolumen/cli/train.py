@@ -20,11 +20,12 @@ def train(
 ) -> None:
     """Train a model from labelled images; masks are not read."""
     from histolumen.config import load_config
-    from histolumen.data.manifest import read_manifest
+    from histolumen.data.manifest import check_trainable, read_manifest
     from histolumen.engine import train as training
 
     config = load_config(recipe, overrides or ())
     manifest = read_manifest(data, images)
+    check_trainable(manifest, data)
     progress = training.train(config, manifest, out, resume=resume, devices=devices, nodes=nodes)
     if training.is_main_process():
         typer.echo(f"{progress.epochs} epochs done; best by train.select={config.train.select}: {progress.best_epoch}")

@@ -56,7 +56,7 @@ def train(
         devices: processes on this machine, or "auto".
         nodes: machines.
     """
-    check_trainable(manifest, out)
+    check_trainable(manifest, manifest.root)
     _check_folder(out, config, resume=resume)
     keep_freed_memory()
     fabric = make_fabric(devices, nodes)
@@ -91,9 +91,9 @@ class _Run:
         )
 
     def train(self, *, resume: bool) -> Progress:
-        progress = self._resume() if resume and (self.out / "last").exists() else self._begin()
         module, optimizer = self.fabric.setup(self.method, self.optimizer)
         module.mark_forward_method("losses")
+        progress = self._resume() if resume and (self.out / "last").exists() else self._begin()
         epochs = self.config.train.epochs
         with ExitStack() as stack:
             reporter: TrainingReporter = SilentReporter()
@@ -109,12 +109,12 @@ class _Run:
                 scheduled = self.method.statistics()
                 losses = self._epoch(epoch, module, optimizer, reporter, rate)
                 validation = validate(self.fabric, self.method, self.manifest, self.classes, self.config.images)
-                progress = self._keep(epoch, progress, validation)  # before the schedules move on: see `_keep`
-                if log is not None:
+                if log is not None:  # before saving: a kill in between only repeats the epoch, line included
                     seconds = round(time.perf_counter() - started, 2)
                     record = {"epoch": epoch + 1, "seconds": seconds, "lr": rate, "loss": losses, **_named(scheduled)}
                     log.write({**record, "valid": validation.as_dict()} if validation else record)
                     reporter.epoch(_line(epoch, epochs, losses, validation, seconds))
+                progress = self._keep(epoch, progress, validation)
         return progress
 
     def _epoch(
@@ -160,13 +160,11 @@ class _Run:
             if self.fabric.is_global_zero:
                 save_model(self.out / "best", self.method, card)
         self.method.end_epoch()
-        random_states = cast("Tensor", self.fabric.all_gather(torch.get_rng_state())).reshape(
-            self.fabric.world_size, -1
-        )
+        random_states = cast("Tensor", self.fabric.all_gather(_random_state().to(self.fabric.device)))
         if self.fabric.is_global_zero:
             state = {
                 "optimizer": self.optimizer.state_dict(),
-                "random": random_states,
+                "random": random_states.cpu().reshape(self.fabric.world_size, -1),
                 "epochs": progress.epochs,
                 "best_epoch": progress.best_epoch,
                 "best_score": progress.best_score,
@@ -194,8 +192,23 @@ class _Run:
                 f"{self.out}: was trained by {len(random_states)} process(es), not {self.fabric.world_size}; "
                 "resume it with the same number"
             )
-        torch.set_rng_state(random_states[self.fabric.global_rank])
+        _set_random_state(random_states[self.fabric.global_rank])
         return Progress(state["epochs"], state["best_epoch"], state["best_score"])
+
+
+def _random_state() -> Tensor:
+    """State of the generators that dropout draws from: the CPU's and, where there is one, the GPU's."""
+    parts = [torch.get_rng_state()]
+    if torch.cuda.is_available():
+        parts.append(torch.cuda.get_rng_state())
+    return torch.cat(parts)
+
+
+def _set_random_state(state: Tensor) -> None:
+    cpu = torch.get_rng_state().numel()
+    torch.set_rng_state(state[:cpu].clone())
+    if torch.cuda.is_available() and state.numel() > cpu:
+        torch.cuda.set_rng_state(state[cpu:].clone())
 
 
 def _check_folder(out: Path, config: RunConfig, *, resume: bool) -> None:
