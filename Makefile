@@ -3,15 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-OUT ?= demo-output
 # Two test processes with one torch thread each use two cores best.
 JOBS ?= 2
 
 .PHONY: demo test setup lint benchmark clean
 
 demo: $(STAMP)
-	rm -rf $(OUT)
-	$(BIN)/histolumen demo --out $(OUT)
+	rm -rf demo-output
+	$(BIN)/histolumen demo --out demo-output
 
 test: $(STAMP) lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
@@ -31,4 +30,4 @@ $(STAMP): pyproject.toml constraints.txt scripts/install.sh
 	touch $(STAMP)
 
 clean:
-	rm -rf $(VENV) $(OUT) build dist
+	rm -rf $(VENV) demo-output build dist

@@ -22,12 +22,13 @@ pip=("$venv/bin/python" -m pip --disable-pip-version-check -q install ${PIP_ARGS
 if ! "$venv/bin/python" -c "import torch, sys; sys.exit(not torch.__version__.startswith('$version'))" 2>/dev/null; then
   if [ -n "${TORCH:-}" ]; then
     "${pip[@]}" "$TORCH"
-  elif "${pip[@]}" "torch==$version+cpu" 2>/dev/null; then
+  elif said=$("${pip[@]}" "torch==$version+cpu" 2>&1); then
     :
   elif [ "$(uname -s)" != Linux ] || command -v nvidia-smi >/dev/null; then
     "${pip[@]}" "torch==$version"
   else
     cat >&2 <<HELP
+pip said: $(tail -n 1 <<<"$said")
 No CPU build of torch $version is within pip's reach, and this machine has no GPU, so the CUDA build (several
 gigabytes) was not installed. Either
   - add the CPU wheel index that pytorch.org names under "Get started":  make setup PIP_ARGS="--extra-index-url ADDRESS"

@@ -72,6 +72,11 @@ def test_links_and_pictures_exist(page):
             assert (page.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_has_a_gap_to_fill(page):
+    assert "@@" not in page.read_text()
+
+
 def test_python_in_the_tutorial_runs(tiny_run, workplace):
     code = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "tutorial.md").read_text(), flags=re.DOTALL)
     assert code is not None

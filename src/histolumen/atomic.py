@@ -14,7 +14,7 @@ from histolumen.errors import DiskError
 def new_file(path: Path) -> Iterator[Path]:
     """Give a temporary name beside `path`; on success flush it to disk and rename, on failure leave `path` alone."""
     temporary = _sibling(path, f"{os.getpid()}.tmp")
-    with _explained(path):
+    with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, "is a folder", str(path))
@@ -30,7 +30,7 @@ def new_file(path: Path) -> Iterator[Path]:
 def new_folder(path: Path) -> Iterator[Path]:
     """As `new_file`, for a folder whose files belong together. Readers call `settle` first."""
     temporary, ready = _sibling(path, f"{os.getpid()}.tmp"), _sibling(path, "new")
-    with _explained(path):
+    with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         settle(path)
         for left_by_a_kill in path.parent.glob(f".{path.name}.*.tmp"):
@@ -58,7 +58,7 @@ def settle(path: Path) -> None:
                 shutil.rmtree(old, ignore_errors=True)
                 path.rename(old)
             ready.rename(path)
-    if old.exists() and not path.exists():
+    if old.exists() and not path.exists() and not ready.exists():
         with suppress(FileNotFoundError):
             old.rename(path)
     shutil.rmtree(old, ignore_errors=True)
@@ -75,7 +75,8 @@ def _flush(file: Path) -> None:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def explained(path: Path) -> Iterator[None]:
+    """Turn what the system says about a failed write into a sentence about `path`."""
     try:
         yield
     except OSError as error:

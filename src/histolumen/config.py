@@ -104,7 +104,7 @@ def parse_config(raw: dict[str, Any]) -> RunConfig:
     blocks = ("method", "backbone", "images", "train", "seed")
     for key in raw:
         if key not in blocks:
-            raise ConfigError(f"unknown key '{key}'; {nearest(key, blocks)}")
+            raise ConfigError(f"unknown key '{key}'; {nearest(str(key), blocks)}")
     method = raw.get("method") or {}
     name = method.get("name") if isinstance(method, dict) else None
     if name is None:

@@ -12,12 +12,6 @@ BINS = 1000  # PxAP is the area under 1,000 points of the precision-recall curve
 _RESAMPLES = 1000
 
 
-def dice(true: np.ndarray, predicted: np.ndarray) -> float:
-    """F1 = 2 |G & S| / (|G| + |S|); two empty regions agree fully."""
-    total = int(true.sum()) + int(predicted.sum())
-    return 1.0 if total == 0 else 2 * int((true & predicted).sum()) / total
-
-
 @dataclass(frozen=True)
 class PixelCounts:
     """What one image's soft mask says about its true mask.

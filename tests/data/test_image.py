@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from histolumen.data import image as image_module
-from histolumen.data.image import image_size, read_image, read_mask
+from histolumen.data.image import read_image, read_mask
 from histolumen.errors import ImageError
 
 BLACK, RED, WHITE = [0, 0, 0], [200, 10, 20], [255, 255, 255]
@@ -163,7 +163,7 @@ def test_damaged_pixels_are_refused(save):
         read_image(path)
 
 
-@pytest.mark.parametrize("read", [read_image, image_size, lambda path: read_mask(path, (100_000, 100_000))])
+@pytest.mark.parametrize("read", [read_image, lambda path: read_mask(path, (100_000, 100_000))])
 def test_an_enormous_image_is_refused_by_its_header(tmp_path, png, read):
     path = tmp_path / "x.png"
     path.write_bytes(png(100_000, 100_000, 8, 2, [b""]))
@@ -177,21 +177,6 @@ def test_the_limit_itself_is_allowed(save, monkeypatch):
     assert read_image(path).shape == (3, 4, 3)
     monkeypatch.setattr(image_module, "MAX_PIXELS", 11)
     with refused(path, "limit of 11"):
-        read_image(path)
-
-
-# --- the header alone
-
-
-def test_size_is_height_and_width(save):
-    assert image_size(save(np.zeros((3, 8, 3), np.uint8))) == (3, 8)
-
-
-def test_size_needs_no_pixels(tmp_path, png):
-    path = tmp_path / "x.png"
-    path.write_bytes(png(640, 480, 8, 2, [b"too few"]))
-    assert image_size(path) == (480, 640)
-    with refused(path, "damaged or truncated"):
         read_image(path)
 
 

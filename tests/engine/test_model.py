@@ -62,6 +62,15 @@ def test_windows_agree_with_the_whole_image():
     assert (windowed - whole).abs().mean() < 0.01 * whole.abs().mean()
 
 
+@pytest.mark.parametrize("stride", [16, 32])
+@pytest.mark.parametrize("size", [(333, 1000), (416, 2601), (77, 90), (528, 688)])
+def test_windows_give_maps_of_the_size_of_the_whole(size, stride):
+    """Sides off the grid, as X+ has them after shrinking, neither crash nor lose a column."""
+    net = torch.nn.AvgPool2d(stride, ceil_mode=True)
+    image = torch.rand(1, 3, *size)
+    assert map_runner(*size, whole_pixels=1, window=128)(net, image).shape == net(image).shape
+
+
 def test_small_images_go_at_once():
     assert map_runner(432, 640) is at_once
     assert map_runner(4096, 4096) is not at_once

@@ -18,8 +18,9 @@ from histolumen.config import load_config
 from histolumen.data.manifest import Manifest, Row, read_manifest
 from histolumen.engine.checkpoint import load_model
 from histolumen.engine.runlog import read_metrics
-from histolumen.engine.train import train
-from histolumen.errors import ConfigError, DataError, RunError
+from histolumen.engine.train import Progress, epoch_score, train
+from histolumen.engine.validate import Validation
+from histolumen.errors import ConfigError, DataError, ImageError, RunError
 
 
 def weights(run: Path, which: str = "last") -> bytes:
@@ -191,15 +192,11 @@ def test_the_best_epoch_keeps_its_own_sigma(tiny_manifest, tiny_config, tmp_path
     ],
 )
 def test_epoch_rules(rule, errors, cross_entropies, chosen):
-    from histolumen.engine.train import _score
-    from histolumen.engine.validate import Validation
-
-    best, at = float("-inf"), 0
+    progress = Progress()
     for epoch, (error, entropy) in enumerate(zip(errors, cross_entropies, strict=True)):
-        score = _score(rule, epoch, Validation(error, entropy, 50.0, 5.0))
-        if score >= best:
-            best, at = score, epoch + 1
-    assert at == chosen
+        progress = progress.after(epoch, epoch_score(rule, epoch, Validation(error, entropy, 50.0, 5.0)))
+    assert progress.epochs == len(errors)
+    assert progress.best_epoch == chosen
 
 
 def test_without_validation_images_the_last_epoch_is_kept(tiny_manifest, tiny_config, tmp_path):
@@ -227,6 +224,18 @@ def test_a_folder_with_a_run_is_not_overwritten(tiny_manifest, tiny_config, tiny
 def test_a_run_is_not_resumed_with_another_recipe(tiny_manifest, tiny_config, tiny_run):
     with pytest.raises(RunError, match=r"train\.lr = 0\.001, not 0\.01"):
         train(tiny_config("train.lr=0.01"), tiny_manifest, tiny_run, resume=True)
+
+
+def test_a_run_is_not_resumed_on_other_images(tiny_manifest, tiny_config, tiny_run):
+    fewer = replace(tiny_manifest, rows=tiny_manifest.rows[:-1])
+    with pytest.raises(RunError, match="other images or labels"):
+        train(tiny_config(), fewer, tiny_run, resume=True)
+
+
+def test_a_bad_image_in_a_loader_process_is_one_line(tiny_manifest, tiny_config, tmp_path):
+    rows = (replace(tiny_manifest.rows[0], image="gone.png", split="train"), *tiny_manifest.rows[1:])
+    with pytest.raises(ImageError, match=r"^[^\n]*gone\.png: no such file[^\n]*$"):
+        train(tiny_config("train.workers=1"), replace(tiny_manifest, rows=rows), tmp_path / "run")
 
 
 def test_a_loss_that_explodes_is_said_and_the_last_epoch_kept(tiny_manifest, tiny_config, tmp_path):

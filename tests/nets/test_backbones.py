@@ -101,6 +101,33 @@ def test_weights_from_a_pth_file_in_its_usual_wrappings(tmp_path, prefix):
     assert torch.equal(backbone.trunk.network["conv1"][0].weight, source.conv1[0].weight)
 
 
+def test_a_deep_stem_saved_layer_by_layer_is_recognised(tmp_path):
+    source = timm.create_model("resnet18_deep", num_classes=0)
+    names = {
+        "conv1.0": "conv1",
+        "conv1.1": "bn1",
+        "conv1.3": "conv2",
+        "conv1.4": "bn2",
+        "conv1.6": "conv3",
+        "bn1": "bn3",
+    }
+    stored = {}
+    for key, value in source.state_dict().items():
+        layer = next((name for name in names if key.startswith(name + ".")), None)
+        stored[key.replace(layer, names[layer], 1) if layer else key] = value
+    torch.save(stored, tmp_path / "scene.pth")
+    backbone = build_backbone(BackboneSettings(name="resnet18_deep", weights=str(tmp_path / "scene.pth")))
+    loaded = backbone.trunk.network
+    assert torch.equal(loaded.conv1[6].weight, source.conv1[6].weight)
+    assert torch.equal(loaded.conv1[1].norm.weight, source.conv1[1].weight)
+
+
+@pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "test_vit"])
+def test_networks_without_a_map_are_refused_in_a_sentence(name):
+    with pytest.raises(ConfigError, match="choose"):
+        build_backbone(BackboneSettings(name=name, weights="none"))
+
+
 def test_weights_of_another_network_are_refused(tmp_path):
     torch.save(timm.create_model("test_efficientnet", num_classes=0).state_dict(), tmp_path / "other.pth")
     with pytest.raises(WeightsError, match=r"other.pth: lacks .* choose the backbone these weights were made for"):

@@ -43,8 +43,11 @@ def folder(
 ) -> None:
     """Your own images. Splits are stratified by class and keep patients whole."""
     from histolumen.data.folder import SplitPlan, manifest_from_folder, manifest_from_table
+    from histolumen.errors import DataError
 
     plan = SplitPlan(valid, test, seed)
+    if labels is not None and group_pattern is not None:
+        raise DataError("--group-pattern goes with class folders; give the patient as a column 'group' of the table")
     if labels is not None:
         _finish(manifest_from_table(source, labels, plan), out)
     else:

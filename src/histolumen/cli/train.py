@@ -14,7 +14,7 @@ def train(
         list[str] | None, typer.Option("--set", help="Change one key, for example train.epochs=10. Repeatable.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on after the last finished epoch.")] = False,
-    devices: Annotated[str, typer.Option(help="Processes on this machine: a number, or auto.")] = "auto",
+    devices: Annotated[str, typer.Option(help="Processes on this machine; auto is one.")] = "auto",
     nodes: Annotated[int, typer.Option(min=1, help="Machines.")] = 1,
     images: Annotated[Path | None, typer.Option(help="Where the images are, if they have moved.")] = None,
 ) -> None:

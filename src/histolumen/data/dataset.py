@@ -54,7 +54,8 @@ class TrainingImages(Dataset[Example]):
         image, mask = self._decoded(index)
         seeds = np.random.SeedSequence((self.seed, epoch, index))
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(seeds.generate_state(1, np.uint64)[0] >> 1))
+            # the CPU's generator alone: torch.manual_seed would reseed a GPU's dropout as well
+            torch.default_generator.manual_seed(int(seeds.generate_state(1, np.uint64)[0] >> 1))
             image, mask = self.transform(tv_tensors.Image(image), None if mask is None else tv_tensors.Mask(mask))
         label = self.class_index[self.manifest.rows[index].label]
         mask = None if mask is None else mask.as_subclass(Tensor).float()

@@ -16,12 +16,6 @@ ImageFile.LOAD_TRUNCATED_IMAGES = False
 Image.MAX_IMAGE_PIXELS = None  # `_open` checks the header against MAX_PIXELS itself, with a better message
 
 
-def image_size(path: Path) -> tuple[int, int]:
-    """Height and width from the file's header, without decoding it."""
-    with _open(path) as image:
-        return image.height, image.width
-
-
 def read_image(path: Path) -> np.ndarray:
     """Decode to RGB [H, W, 3] uint8: grey is repeated, transparency lies on white (empty glass), 16 bits become 8."""
     with _open(path) as image:

@@ -59,11 +59,6 @@ def save_model(folder: Path, method: Method, card: ModelCard, state: dict[str, A
             (temporary / _STATE).write_bytes(buffer.getvalue())
 
 
-def load_card(folder: Path) -> ModelCard:
-    """Read what a saved model is, without its weights."""
-    return _card(_content(folder), folder)
-
-
 def load_model(folder: Path) -> tuple[Method, ModelCard]:
     """Rebuild a saved model, in evaluation mode."""
     content = _content(folder)

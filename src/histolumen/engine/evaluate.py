@@ -8,6 +8,7 @@ import numpy as np
 from histolumen import metrics
 from histolumen.data.image import read_image, read_mask
 from histolumen.data.manifest import Manifest, Row
+from histolumen.data.transforms import refuse_narrow
 from histolumen.engine.model import THRESHOLD, Model, Prediction
 from histolumen.errors import DataError, ImageError
 from histolumen.metrics import PixelCounts, Score
@@ -39,12 +40,18 @@ class Evaluation:
     images: list[ImageResult]
     failures: list[str] = field(default_factory=list)
 
+    @property
+    def taken_as_empty(self) -> int:
+        """Images whose class has no masks at all although another class has: their true mask is empty."""
+        return sum(image.pixels is not None and not image.row.mask for image in self.images)
+
     def as_dict(self) -> dict[str, object]:
         """For `--json`: values at the top level, intervals and per-image results below."""
         return {
             "split": self.split,
             "images": len(self.images),
-            "images_with_mask": sum(image.pixels is not None for image in self.images),
+            "images_with_mask": sum(bool(image.row.mask) for image in self.images),
+            "images_taken_as_empty": self.taken_as_empty,
             "threshold": THRESHOLD,
             **{name: score.value for name, score in self.scores.items()},
             "interval_95": {name: [score.low, score.high] for name, score in self.scores.items()},
@@ -84,7 +91,9 @@ def evaluate(
     results, failures = [], []
     for row in track(part.rows):
         try:
-            image = read_image(part.image_path(row))
+            path = part.image_path(row)
+            image = read_image(path)
+            refuse_narrow(*image.shape[:2], path)
             truth = _truth(part, row, image.shape[:2], masked_labels)
         except ImageError as error:
             failures.append(str(error))

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.utils.tensorboard import SummaryWriter
 
+from histolumen.atomic import explained
 from histolumen.engine.checkpoint import write_text
 
 _PACKAGES = (
@@ -31,11 +32,11 @@ class RunLog:
     def __init__(self, folder: Path, done_epochs: int):
         self.path = folder / "metrics.jsonl"
         write_text(self.path, "".join(json.dumps(line) + "\n" for line in read_metrics(folder)[:done_epochs]))
-        self.board = SummaryWriter(str(folder), purge_step=done_epochs or None)
+        self.board = SummaryWriter(str(folder), purge_step=done_epochs + 1)
 
     def write(self, record: dict[str, Any]) -> None:
         """Append one epoch."""
-        with self.path.open("a", encoding="utf-8") as handle:
+        with explained(self.path), self.path.open("a", encoding="utf-8") as handle:
             handle.write(json.dumps(record) + "\n")
             handle.flush()
             os.fsync(handle.fileno())

@@ -3,6 +3,7 @@
 import json
 import math
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from torch.utils.data import DataLoader
 from histolumen.atomic import settle
 from histolumen.config import RunConfig, load_config
 from histolumen.data.dataset import EpochSampler, TrainingImages, collate
-from histolumen.data.manifest import Manifest, check_trainable
+from histolumen.data.manifest import Manifest, check_trainable, read_manifest
 from histolumen.engine.checkpoint import ModelCard, load_state, load_weights, save_model, write_text
 from histolumen.engine.launch import make_fabric
 from histolumen.engine.memory import keep_freed_memory
@@ -24,7 +25,7 @@ from histolumen.engine.optim import build_optimizer, learning_rate, set_learning
 from histolumen.engine.progress import SilentReporter, TrainingReporter, console_reporter
 from histolumen.engine.runlog import RunLog, environment
 from histolumen.engine.validate import Validation, validate
-from histolumen.errors import ConfigError, RunError
+from histolumen.errors import ConfigError, ImageError, RunError
 from histolumen.methods.base import Batch, build_method
 from histolumen.nets.backbones import build_backbone
 
@@ -42,6 +43,12 @@ class Progress:
     best_epoch: int = 0
     best_score: float = -math.inf
 
+    def after(self, epoch: int, score: float) -> "Progress":
+        """Count a finished epoch; of equal scores the latest is the best (the paper's rule)."""
+        if score >= self.best_score:
+            return Progress(epoch + 1, epoch + 1, score)
+        return replace(self, epochs=epoch + 1)
+
 
 def train(
     config: RunConfig, manifest: Manifest, out: Path, *, resume: bool = False, devices: str = "auto", nodes: int = 1
@@ -57,12 +64,13 @@ def train(
         nodes: machines.
     """
     check_trainable(manifest, manifest.root)
-    _check_folder(out, config, resume=resume)
+    _check_folder(out, config, manifest, resume=resume)
     keep_freed_memory()
     fabric = make_fabric(devices, nodes)
     if config.train.batch_size % fabric.world_size:
         raise ConfigError(
-            f"train.batch_size {config.train.batch_size} cannot be divided among {fabric.world_size} processes"
+            f"train.batch_size {config.train.batch_size} cannot be divided among {fabric.world_size} processes; "
+            "change --devices or --set train.batch_size"
         )
     return _Run(fabric, config, manifest, out).train(resume=resume)
 
@@ -108,6 +116,7 @@ class _Run:
                 set_learning_rate(self.optimizer, rate)
                 scheduled = self.method.statistics()
                 losses = self._epoch(epoch, module, optimizer, reporter, rate)
+                self._share_buffers()
                 validation = validate(self.fabric, self.method, self.manifest, self.classes, self.config.images)
                 if log is not None:  # before saving: a kill in between only repeats the epoch, line included
                     seconds = round(time.perf_counter() - started, 2)
@@ -124,7 +133,7 @@ class _Run:
         self.method.train()
         self.sampler.epoch = epoch
         totals: dict[str, Tensor] = {}
-        for images, labels, masks in self.loader:
+        for images, labels, masks in _with_plain_errors(self.loader):
             batch = Batch(*(None if x is None else self.fabric.to_device(x) for x in (images, labels, masks)))  # type: ignore[arg-type]
             terms = module.losses(batch)
             loss = cast("Tensor", sum(terms.values()))
@@ -144,6 +153,12 @@ class _Run:
         means = {name: value / len(self.loader) for name, value in totals.items()}
         return {name: self._mean_over_processes(value) for name, value in means.items()}
 
+    def _share_buffers(self) -> None:
+        """Give every process the running statistics of the first, which is the one that saves."""
+        if self.fabric.world_size > 1:
+            for buffer in self.method.buffers():
+                torch.distributed.broadcast(buffer, src=0)
+
     def _mean_over_processes(self, value: Tensor) -> float:
         return cast("Tensor", self.fabric.all_reduce(value, reduce_op="mean")).item()
 
@@ -152,13 +167,10 @@ class _Run:
 
         `best/` holds sigma and t as they were in the epoch it is chosen for; `last/` is ready for the next epoch.
         """
-        score = _score(self.config.train.select, epoch, validation)
-        progress = replace(progress, epochs=epoch + 1)
+        progress = progress.after(epoch, epoch_score(self.config.train.select, epoch, validation))
         card = ModelCard(self.config, self.classes, epoch + 1, validation.as_dict() if validation else {})
-        if score >= progress.best_score:
-            progress = replace(progress, best_epoch=epoch + 1, best_score=score)
-            if self.fabric.is_global_zero:
-                save_model(self.out / "best", self.method, card)
+        if progress.best_epoch == progress.epochs and self.fabric.is_global_zero:
+            save_model(self.out / "best", self.method, card)
         self.method.end_epoch()
         random_states = cast("Tensor", self.fabric.all_gather(_random_state().to(self.fabric.device)))
         if self.fabric.is_global_zero:
@@ -211,7 +223,15 @@ def _set_random_state(state: Tensor) -> None:
         torch.cuda.set_rng_state(state[cpu:].clone())
 
 
-def _check_folder(out: Path, config: RunConfig, *, resume: bool) -> None:
+def _with_plain_errors(loader: DataLoader[Any]) -> Iterator[Any]:
+    """The loader's batches; an image error of a loader process is one line again, without that process's traceback."""
+    try:
+        yield from loader
+    except ImageError as error:
+        raise ImageError(str(error).strip().splitlines()[-1].removeprefix("histolumen.errors.ImageError: ")) from error
+
+
+def _check_folder(out: Path, config: RunConfig, manifest: Manifest, *, resume: bool) -> None:
     settle(out / "last")
     exists = (out / "last").exists()
     if exists and not resume:
@@ -225,6 +245,8 @@ def _check_folder(out: Path, config: RunConfig, *, resume: bool) -> None:
                 f"{out}: was started with {key} = {before.get(key)}, not {now[key]}; "
                 "resume it with the same recipe and --set, only train.epochs may change"
             )
+        if read_manifest(out / "manifest.csv").rows != manifest.rows:
+            raise RunError(f"{out}: was started with other images or labels; resume it with the same manifest")
 
 
 def _flat(config: RunConfig) -> dict[str, Any]:
@@ -235,8 +257,8 @@ def _flat(config: RunConfig) -> dict[str, Any]:
     return {**blocks, "seed": config.seed}
 
 
-def _score(rule: str, epoch: int, validation: Validation | None) -> float:
-    """Higher is better, and equal counts as better: the latest of equals wins (the paper's rule)."""
+def epoch_score(rule: str, epoch: int, validation: Validation | None) -> float:
+    """How good an epoch is by `train.select`; higher is better."""
     if rule == "last" or validation is None:
         return float(epoch)
     return -validation.error if rule == "accuracy" else -validation.cross_entropy

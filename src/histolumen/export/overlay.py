@@ -1,5 +1,7 @@
 """Pictures of a prediction that one would like to show."""
 
+import math
+
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 from scipy import ndimage
@@ -7,16 +9,19 @@ from scipy import ndimage
 _OUTLINE = (0, 158, 115)  # Okabe-Ito green, on a white halo: visible on pink and purple, colour-blind safe
 _MISSED, _FALSE = np.array([0, 114, 178]), np.array([230, 159, 0])  # blue: missed; orange: false alarm
 _FADE = 0.55
+_MAX_OVERLAY = 16_000_000  # pixels; larger images are drawn reduced
 
 
 def draw_overlay(image: np.ndarray, mask: np.ndarray, caption: str = "") -> Image.Image:
-    """The image with the deciding pixels in full colour and outlined, the rest faded towards grey.
+    """The image with the deciding pixels in full colour and outlined, the rest faded; very large ones reduced.
 
     Args:
         image: RGB [H, W, 3] uint8.
         mask: [H, W] bool.
         caption: written on a strip below the image.
     """
+    step = math.ceil(math.sqrt(mask.size / _MAX_OVERLAY))
+    image, mask = image[::step, ::step], mask[::step, ::step]
     grey = image.mean(2, keepdims=True) * 0.35 + 255 * 0.65 * 0.86
     faded = (1 - _FADE) * image + _FADE * grey
     picture = np.where(mask[..., None], image, faded)

