@@ -61,7 +61,8 @@ def main() -> None:
         for statistics_kind in ("shared", "separate"):
             backbone = BackboneSettings(name=name, weights="none", statistics=statistics_kind)
             one, three = make_step(plain, backbone, batch), make_step(MaxMinSettings(), backbone, batch)
-            one(), three()  # warm up
+            one()
+            three()  # both are warm now
             pairs = [(seconds(one), seconds(three)) for _ in range(options.rounds)]
             ratio = statistics.median(three_s / one_s for one_s, three_s in pairs)
             times = [statistics.median(column) for column in zip(*pairs, strict=True)]

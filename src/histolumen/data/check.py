@@ -29,7 +29,7 @@ def check_manifest(manifest: Manifest, track: Callable[[Iterable[Row]], Iterable
         try:
             path = manifest.image_path(row)
             image = read_image(path)
-            refuse_narrow(*image.shape[:2], path)
+            refuse_narrow(image.shape, path)
             mask = manifest.mask_path(row)
             if mask is not None:
                 read_mask(mask, image.shape[:2])

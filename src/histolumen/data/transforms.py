@@ -50,8 +50,9 @@ class QuarterTurn(v2.Transform):
         return tv_tensors.wrap(torch.rot90(inpt, params["turns"], (-2, -1)), like=inpt)  # pyright: ignore[reportCallIssue]
 
 
-def refuse_narrow(height: int, width: int, path: Path | None = None) -> None:
-    """Raise for images whose long side would become enormous when the short one is enlarged."""
+def refuse_narrow(size: tuple[int, ...], path: Path | None = None) -> None:
+    """Raise for images (of this height and width) whose long side would become enormous as the short one grows."""
+    height, width = size[:2]
     if max(height, width) > _MAX_ASPECT * min(height, width):
         raise ImageError(
             f"{path or 'image'}: {width} x {height} pixels is too narrow (aspect over {_MAX_ASPECT}); crop it first"
@@ -60,7 +61,7 @@ def refuse_narrow(height: int, width: int, path: Path | None = None) -> None:
 
 def working_size(height: int, width: int, settings: ImageSettings, path: Path | None = None) -> tuple[int, int]:
     """Height and width at which the network sees an image: its short side as set, both sides on a grid of 16 pixels."""
-    refuse_narrow(height, width, path)
+    refuse_narrow((height, width), path)
     scale = 1.0 if settings.short_side is None else settings.short_side / min(height, width)
     return _on_grid(height * scale), _on_grid(width * scale)
 

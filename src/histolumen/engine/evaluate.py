@@ -93,7 +93,7 @@ def evaluate(
         try:
             path = part.image_path(row)
             image = read_image(path)
-            refuse_narrow(*image.shape[:2], path)
+            refuse_narrow(image.shape, path)
             truth = _truth(part, row, image.shape[:2], masked_labels)
         except ImageError as error:
             failures.append(str(error))

@@ -69,7 +69,7 @@ def predict_files(
         for item in track(inputs):
             try:
                 pixels = read_image(item.path)
-                refuse_narrow(*pixels.shape[:2], item.path)
+                refuse_narrow(pixels.shape, item.path)
                 prediction = model.predict(pixels)
             except ImageError as error:
                 report.failures.append(str(error))

@@ -103,13 +103,14 @@ class CaseBatchNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         parts, norm = _current.get(), self.norm
+        first = parts[0]
         if norm.training and len(parts) > 1:
             statistics = [buffer for case in parts for buffer in self._running(case)]
             return self._activate(_PartwiseNorm.apply(x, norm.weight, norm.bias, norm.momentum, norm.eps, *statistics))
         if self.statistics == "separate" and len(parts) > 1:
             chunks = zip(x.chunk(len(parts)), parts, strict=True)
             return self._activate(torch.cat([self._normalise(chunk, case) for chunk, case in chunks]))
-        return self._activate(self._normalise(x, parts[0]))
+        return self._activate(self._normalise(x, first))
 
     def _running(self, case: Case) -> tuple[Tensor, Tensor]:
         if self.statistics == "separate" and case is not Case.WHOLE:
