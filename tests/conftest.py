@@ -11,17 +11,7 @@ from histolumen.config import RunConfig, load_config
 from histolumen.data.manifest import Manifest
 from histolumen.data.synthetic_set import write_synthetic_set
 from histolumen.engine.train import train
-
-TINY = (
-    "backbone.name=test_resnet",
-    "backbone.weights=none",
-    "backbone.output_stride=16",
-    "images.short_side=64",
-    "images.crop=64",
-    "train.epochs=2",
-    "method.classifier_scale=1.0",
-)
-"""Overrides that make any recipe small enough for a test: timm's smallest network on 64-pixel images."""
+from tiny import TINY
 
 torch.set_num_threads(1)
 hypothesis.settings.register_profile("shared machine", deadline=None)

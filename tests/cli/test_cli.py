@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 import histolumen
-from conftest import TINY
+from tiny import TINY
 
 
 def run(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

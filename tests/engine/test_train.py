@@ -13,7 +13,6 @@ import pytest
 import safetensors.torch
 import torch
 
-from conftest import TINY
 from histolumen.config import load_config
 from histolumen.data.manifest import Manifest, Row, read_manifest
 from histolumen.engine.checkpoint import load_model
@@ -21,6 +20,7 @@ from histolumen.engine.runlog import read_metrics
 from histolumen.engine.train import Progress, epoch_score, train
 from histolumen.engine.validate import Validation
 from histolumen.errors import ConfigError, DataError, ImageError, RunError
+from tiny import TINY
 
 
 def weights(run: Path, which: str = "last") -> bytes:
