@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Make a virtual environment with histolumen and its tools in it.
-#   bash scripts/install.sh VENV        PYTHON=... TORCH=... PIP_ARGS=... are optional
+#   bash scripts/install.sh VENV        PYTHON=... and TORCH=... are optional
 # torch comes first and by itself: as the CPU build where one is within reach, as the platform's own build where that
 # has no CUDA in it (macOS, Windows) or where there is a GPU to use it. Gigabytes of CUDA never come by accident.
 set -euo pipefail
@@ -16,8 +16,7 @@ CHECK
 
 echo "Installing into $venv (about 1.6 GB on disk; a few minutes the first time)"
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
-# shellcheck disable=SC2206 # PIP_ARGS is meant to be split into words
-pip=("$venv/bin/python" -m pip --disable-pip-version-check -q install ${PIP_ARGS:-})
+pip=("$venv/bin/python" -m pip --disable-pip-version-check -q install)
 
 if ! "$venv/bin/python" -c "import torch, sys; sys.exit(not torch.__version__.startswith('$version'))" 2>/dev/null; then
   if [ -n "${TORCH:-}" ]; then
@@ -31,8 +30,8 @@ if ! "$venv/bin/python" -c "import torch, sys; sys.exit(not torch.__version__.st
 pip said: $(tail -n 1 <<<"$said")
 No CPU build of torch $version is within pip's reach, and this machine has no GPU, so the CUDA build (several
 gigabytes) was not installed. Either
-  - add the CPU wheel index that pytorch.org names under "Get started":  make setup PIP_ARGS="--extra-index-url ADDRESS"
-  - or take the CUDA build all the same:                                  make setup TORCH=torch==$version
+  - name the CPU wheel index that pytorch.org gives under "Get started":  PIP_EXTRA_INDEX_URL=ADDRESS make setup
+  - or take the CUDA build all the same:                                   make setup TORCH=torch==$version
 HELP
     exit 2
   fi

@@ -86,6 +86,13 @@ def test_every_row_of_the_ablation_is_a_setting(settings, terms):
     assert output.probs.shape == (2, 2)
 
 
+def test_a_classifier_without_anything_to_judge_is_left_out():
+    """Else its weights would have no gradient, which several processes cannot agree on."""
+    model = make(foreground=False, background="none")
+    sum(model.losses(batch()).values()).backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
 def test_eem_and_sem_are_weighted_by_lambda():
     one, ten = (make(**{"lambda": value, "dropout": 0}).losses(batch())["background"] for value in (1.0, 10.0))
     assert ten.item() == pytest.approx(10 * one.item(), rel=1e-5)

@@ -4,7 +4,6 @@ import os
 
 import torch
 from lightning_fabric import Fabric
-from lightning_fabric.strategies.ddp import DDPStrategy
 
 from histolumen.errors import ConfigError
 
@@ -28,8 +27,7 @@ def make_fabric(devices: str = "auto", nodes: int = 1) -> Fabric:
     gpus = torch.cuda.device_count()
     if gpus and count > gpus:
         raise ConfigError(f"--devices {count}: this machine has {gpus} GPU(s)")
-    # a method whose terms are switched off leaves a head without gradient
-    strategy = DDPStrategy(find_unused_parameters=True) if count * nodes > 1 else "auto"
+    strategy = "ddp" if count * nodes > 1 else "auto"
     fabric = Fabric(accelerator="cuda" if gpus else "cpu", devices=count, num_nodes=nodes, strategy=strategy)
     fabric.launch()
     return fabric

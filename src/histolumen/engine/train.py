@@ -159,6 +159,16 @@ class _Run:
             for buffer in self.method.buffers():
                 torch.distributed.broadcast(buffer, src=0)
 
+    def _all_random_states(self) -> Tensor:
+        """[processes, bytes]: so that each process goes on with its own dropout after a resume."""
+        own = _random_state().to(self.fabric.device)
+        states = [torch.empty_like(own) for _ in range(self.fabric.world_size)]
+        if self.fabric.world_size > 1:
+            torch.distributed.all_gather(states, own)
+        else:
+            states = [own]
+        return torch.stack(states).cpu()
+
     def _mean_over_processes(self, value: Tensor) -> float:
         return cast("Tensor", self.fabric.all_reduce(value, reduce_op="mean")).item()
 
@@ -172,11 +182,11 @@ class _Run:
         if progress.best_epoch == progress.epochs and self.fabric.is_global_zero:
             save_model(self.out / "best", self.method, card)
         self.method.end_epoch()
-        random_states = cast("Tensor", self.fabric.all_gather(_random_state().to(self.fabric.device)))
+        random_states = self._all_random_states()
         if self.fabric.is_global_zero:
             state = {
                 "optimizer": self.optimizer.state_dict(),
-                "random": random_states.cpu().reshape(self.fabric.world_size, -1),
+                "random": random_states,
                 "epochs": progress.epochs,
                 "best_epoch": progress.best_epoch,
                 "best_score": progress.best_score,

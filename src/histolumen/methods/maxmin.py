@@ -100,7 +100,9 @@ class MaxMin(Method):
         self.settings = settings
         self.backbone = backbone
         self.localizer = self._head(classes)
-        self.classifier = self._head(classes)
+        self.classifier = (
+            self._head(classes) if self._regions() else None
+        )  # without X+ and X- there is nothing to judge
         self.register_buffer("t", torch.tensor(settings.t))
         self.register_buffer("sigma", torch.tensor(settings.sigma))
 
@@ -113,9 +115,8 @@ class MaxMin(Method):
         foreground = self._mask(maps, scores, X)  # M+; M- is its complement
         if s.size_barrier:
             terms["size"] = losses.size_barrier(foreground, self.t, s.size_unit)
-        regions = self._regions()
-        if regions:
-            on_plus, on_minus = self._classify_regions(X, foreground, regions)  # forward X+, X- into C
+        if self.classifier is not None:
+            on_plus, on_minus = self._classify_regions(self.classifier, X, foreground)  # forward X+, X- into C
             if on_plus is not None:
                 terms["foreground"] = losses.cross_entropy(on_plus, batch.labels)
             if on_minus is not None and s.background != "none":
@@ -127,10 +128,11 @@ class MaxMin(Method):
         maps = run(lambda x: self.localizer.maps(self.backbone(x)), X)
         scores = self.localizer.scores(maps)
         foreground = self._mask(maps, scores, X)
-        if self.settings.foreground:  # X- is never computed here
+        classifier = self.classifier
+        if classifier is not None and self.settings.foreground:  # X- is never computed here
             X_plus = self._shrink(X * foreground)
-            maps = run(lambda x: self.classifier.maps(self.backbone(x, Case.FOREGROUND)), X_plus)
-            scores = self.classifier.scores(maps)
+            maps = run(lambda x: classifier.maps(self.backbone(x, Case.FOREGROUND)), X_plus)
+            scores = classifier.scores(maps)
         return Output(probs=scores.softmax(1), mask=foreground)
 
     def end_epoch(self) -> None:
@@ -155,12 +157,13 @@ class MaxMin(Method):
         return tuple(case for case, on in wanted if on)
 
     def _classify_regions(
-        self, X: Tensor, foreground: Tensor, regions: tuple[Case, ...]
+        self, classifier: WildcatHead, X: Tensor, foreground: Tensor
     ) -> tuple[Tensor | None, Tensor | None]:
         """Scores of C on X+ and X-, which go through the backbone as one batch."""
+        regions = self._regions()
         masks = {Case.FOREGROUND: foreground, Case.BACKGROUND: 1 - foreground}
         stacked = torch.cat([self._shrink(X * masks[case]) for case in regions])
-        scores = self.classifier(self.backbone(stacked, *regions)).chunk(len(regions))
+        scores = classifier(self.backbone(stacked, *regions)).chunk(len(regions))
         found = dict(zip(regions, scores, strict=True))
         return found.get(Case.FOREGROUND), found.get(Case.BACKGROUND)
 
