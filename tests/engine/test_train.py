@@ -145,6 +145,31 @@ def test_two_processes_equal_one(tmp_path, tiny_manifest):
     assert any(not torch.equal(initial[key], first[key]) for key in first)  # they did learn
 
 
+def test_two_processes_resume_as_if_never_stopped(tmp_path, tiny_manifest):
+    """With dropout, running statistics and validation shared between the processes."""
+
+    def run(out: str, epochs: int, *options: str) -> None:
+        torchrun = (
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--nproc_per_node",
+            "2",
+            "--master_port",
+            _free_port(),
+        )
+        arguments = command(tiny_manifest, tmp_path / out, "--set", f"train.epochs={epochs}", *options)
+        process = start(arguments, *torchrun, "-m", "histolumen")
+        assert process.wait(timeout=300) == 0, process.stderr.read()
+
+    run("whole", 3)
+    run("parts", 2)
+    run("parts", 3, "--resume")
+    assert weights(tmp_path / "parts") == weights(tmp_path / "whole")
+    whole, parts = ([record["valid"] for record in read_metrics(tmp_path / name)] for name in ("whole", "parts"))
+    assert whole == parts
+
+
 def _free_port() -> str:
     import socket
 
