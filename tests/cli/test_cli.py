@@ -190,8 +190,7 @@ def test_a_missing_training_image_is_named(table, tiny_manifest, tmp_path):
     assert "gone.png: no such file" in refused(result)
 
 
-def test_a_full_disk_is_one_line_and_harms_nothing(tiny_run, table, tmp_path):
-    """/dev/full takes no byte; a run folder cannot be there, but a JSON file's folder can be made unwritable."""
+def test_a_file_in_the_way_of_a_result_is_one_line_and_is_kept(tiny_run, table, tmp_path):
     blocker = tmp_path / "file"
     blocker.write_text("kept")
     result = run("evaluate", tiny_run, "--data", table, "--csv", blocker / "t.csv")

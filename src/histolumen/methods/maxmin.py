@@ -100,9 +100,8 @@ class MaxMin(Method):
         self.settings = settings
         self.backbone = backbone
         self.localizer = self._head(classes)
-        self.classifier = (
-            self._head(classes) if self._regions() else None
-        )  # without X+ and X- there is nothing to judge
+        # without X+ and X- it has nothing to judge, and its weights would never get a gradient
+        self.classifier = self._head(classes) if self._regions() else None
         self.register_buffer("t", torch.tensor(settings.t))
         self.register_buffer("sigma", torch.tensor(settings.sigma))
 
