@@ -29,7 +29,7 @@ def make_step(settings: MaxMinSettings, backbone: BackboneSettings, batch: Batch
     optimizer = build_optimizer(method, TrainSettings())
 
     def step() -> None:
-        total: Tensor = sum(method.losses(batch).values(), start=torch.zeros(()))
+        total: Tensor = sum(method.losses(batch).terms.values(), start=torch.zeros(()))
         optimizer.zero_grad()
         total.backward()
         optimizer.step()

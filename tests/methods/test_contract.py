@@ -8,7 +8,21 @@ from histolumen.errors import ConfigError
 from histolumen.methods.base import Method, MethodSettings, build_method, method_names, register, settings_of
 from histolumen.nets.backbones import BackboneSettings, build_backbone
 
-FORMS = {"maxmin": ({"background": "sem"}, {"background": "eem", "foreground": False}, {"background": "none"})}
+FORMS = {
+    "all_ones": ({},),
+    "cam_avg": ({}, {"alignment": "centres"}),
+    "cam_lse": ({},),
+    "cam_max": ({},),
+    "deep_mil": ({},),
+    "erase": ({},),
+    "grad_cam": ({},),
+    "layer_cam": ({}, {"stride": 4, "alignment": "centres"}),
+    "maxmin": ({"background": "sem"}, {"background": "eem", "foreground": False}, {"background": "none"}),
+    "negev": ({"warmup": 0}, {"warmup": 0, "negative_class": 0}),
+    "pn": ({},),
+    "unet": ({},),
+    "wildcat": ({},),
+}
 
 
 @pytest.mark.parametrize("statistics", ["shared", "separate", "frozen"])

@@ -79,7 +79,7 @@ def test_maps_are_enlarged_with_aligned_corners():
 )
 def test_every_row_of_the_ablation_is_a_setting(settings, terms):
     model = make(**settings)
-    found = model.losses(batch())
+    found = model.losses(batch()).terms
     assert set(found) == terms
     assert torch.isfinite(sum(found.values()))
     output = model.eval().predict(batch().images)
@@ -89,19 +89,19 @@ def test_every_row_of_the_ablation_is_a_setting(settings, terms):
 def test_a_classifier_without_anything_to_judge_is_left_out():
     """Else its weights would have no gradient, which several processes cannot agree on."""
     model = make(foreground=False, background="none")
-    sum(model.losses(batch()).values()).backward()
+    sum(model.losses(batch()).terms.values()).backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
 def test_eem_and_sem_are_weighted_by_lambda():
-    one, ten = (make(**{"lambda": value, "dropout": 0}).losses(batch())["background"] for value in (1.0, 10.0))
+    one, ten = (make(**{"lambda": value, "dropout": 0}).losses(batch()).terms["background"] for value in (1.0, 10.0))
     assert ten.item() == pytest.approx(10 * one.item(), rel=1e-5)
 
 
 def test_the_mask_learns_from_the_classifier():
     """The terms of Eq. 5 reach the localizer through X+ and X-, although it has a loss of its own."""
     model = make(**{"lambda": 1.0})
-    terms = model.losses(batch())
+    terms = model.losses(batch()).terms
     for name in ("foreground", "background", "size"):
         (gradient,) = torch.autograd.grad(terms[name], model.localizer.modality_maps.weight, retain_graph=True)
         assert gradient.abs().sum() > 0, name

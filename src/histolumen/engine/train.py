@@ -14,18 +14,18 @@ from lightning_fabric import Fabric
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from histolumen.atomic import settle
-from histolumen.config import RunConfig, load_config
+from histolumen.config import RunConfig
 from histolumen.data.dataset import EpochSampler, TrainingImages, collate
-from histolumen.data.manifest import Manifest, check_trainable, read_manifest
+from histolumen.data.manifest import Manifest, check_trainable
 from histolumen.engine.checkpoint import ModelCard, load_state, load_weights, save_model, write_text
 from histolumen.engine.launch import make_fabric
 from histolumen.engine.memory import keep_freed_memory
 from histolumen.engine.optim import build_optimizer, learning_rate, set_learning_rate
 from histolumen.engine.progress import SilentReporter, TrainingReporter, console_reporter
+from histolumen.engine.resume import check_folder, random_state, set_random_state
 from histolumen.engine.runlog import RunLog, environment
 from histolumen.engine.validate import Validation, validate
-from histolumen.errors import ConfigError, ImageError, RunError
+from histolumen.errors import ConfigError, DataError, ImageError, RunError
 from histolumen.methods.base import Batch, build_method
 from histolumen.nets.backbones import build_backbone
 
@@ -64,7 +64,7 @@ def train(
         nodes: machines.
     """
     check_trainable(manifest, manifest.root)
-    _check_folder(out, config, manifest, resume=resume)
+    check_folder(out, config, manifest, resume=resume)
     keep_freed_memory()
     fabric = make_fabric(devices, nodes)
     if config.train.batch_size % fabric.world_size:
@@ -83,9 +83,10 @@ class _Run:
         self.method = build_method(config.method, build_backbone(config.backbone), len(self.classes))
         torch.manual_seed(config.seed * 1009 + fabric.global_rank)  # but dropout of its own
         self.optimizer = build_optimizer(self.method, config.train)
-        images = TrainingImages(
-            manifest.split("train"), self.classes, config.images, config.seed, with_masks=self.method.reads_masks
-        )
+        training = manifest.split("train")
+        if self.method.reads_masks and not any(row.mask for row in training.rows):
+            raise DataError(f"{manifest.root}: {config.method.name} learns from masks, and no training image has one")
+        images = TrainingImages(training, self.classes, config.images, config.seed, with_masks=self.method.reads_masks)
         own_batch = config.train.batch_size // fabric.world_size
         self.sampler = EpochSampler(len(images), own_batch, config.seed, fabric.global_rank, fabric.world_size)
         self.loader = DataLoader(
@@ -99,8 +100,7 @@ class _Run:
         )
 
     def train(self, *, resume: bool) -> Progress:
-        module, optimizer = self.fabric.setup(self.method, self.optimizer)
-        module.mark_forward_method("losses")
+        module, optimizer = self._set_up()
         progress = self._resume() if resume and (self.out / "last").exists() else self._begin()
         epochs = self.config.train.epochs
         with ExitStack() as stack:
@@ -115,43 +115,61 @@ class _Run:
                 rate = learning_rate(epoch, self.config.train)
                 set_learning_rate(self.optimizer, rate)
                 scheduled = self.method.statistics()
-                losses = self._epoch(epoch, module, optimizer, reporter, rate)
+                losses, error = self._epoch(epoch, module, optimizer, reporter, rate)
                 self._share_buffers()
                 validation = validate(self.fabric, self.method, self.manifest, self.classes, self.config.images)
                 if log is not None:  # before saving: a kill in between only repeats the epoch, line included
                     seconds = round(time.perf_counter() - started, 2)
                     record = {"epoch": epoch + 1, "seconds": seconds, "lr": rate, "loss": losses, **_named(scheduled)}
+                    record |= {} if error is None else {"train": {"error": error}}
                     log.write({**record, "valid": validation.as_dict()} if validation else record)
                     reporter.epoch(_line(epoch, epochs, losses, validation, seconds))
                 progress = self._keep(epoch, progress, validation)
         return progress
 
+    def _set_up(self) -> tuple[Any, Any]:
+        """Hand the method to Fabric; one without weights has nothing to share among processes."""
+        if not list(self.method.parameters()):
+            return self.fabric.to_device(self.method), self.optimizer
+        module, optimizer = self.fabric.setup(self.method, self.optimizer)
+        module.mark_forward_method("losses")
+        return module, optimizer
+
     def _epoch(
         self, epoch: int, module: Any, optimizer: Any, reporter: TrainingReporter, rate: float
-    ) -> dict[str, float]:
-        """One pass over the training images; gives the mean of each loss term."""
+    ) -> tuple[dict[str, float], float | None]:
+        """One pass over the training images; gives the mean of each loss term and the error while training."""
         self.method.train()
         self.sampler.epoch = epoch
         totals: dict[str, Tensor] = {}
+        wrong = torch.zeros(2, device=self.fabric.device)  # wrongly classified, and all
         for images, labels, masks in _with_plain_errors(self.loader):
             batch = Batch(*(None if x is None else self.fabric.to_device(x) for x in (images, labels, masks)))  # type: ignore[arg-type]
-            terms = module.losses(batch)
+            terms, scores = module.losses(batch)
+            if scores is not None:
+                wrong += torch.stack([(scores.argmax(1) != batch.labels).sum(), wrong.new_tensor(len(scores))])
             loss = cast("Tensor", sum(terms.values()))
             if not torch.isfinite(loss):
                 raise RunError(
                     f"{self.out}: the loss became {loss.item()} in epoch {epoch + 1}; lower train.lr or set "
                     "train.clip_gradient. The last finished epoch is kept."
                 )
-            optimizer.zero_grad()
-            self.fabric.backward(loss)
-            if self.config.train.clip_gradient is not None:
-                self.fabric.clip_gradients(module, optimizer, max_norm=self.config.train.clip_gradient)
-            optimizer.step()
+            if loss.requires_grad:
+                self._step(loss, module, optimizer)
             detached = {name: term.detach() for name, term in {**terms, "total": loss}.items()}
             totals = {name: totals.get(name, 0) + value for name, value in detached.items()}
             reporter.step({name: value.item() for name, value in detached.items()}, rate)
         means = {name: value / len(self.loader) for name, value in totals.items()}
-        return {name: self._mean_over_processes(value) for name, value in means.items()}
+        mistakes, seen = (self._mean_over_processes(value) for value in wrong)
+        error = round(100 * mistakes / seen, 3) if seen else None
+        return {name: self._mean_over_processes(value) for name, value in means.items()}, error
+
+    def _step(self, loss: Tensor, module: Any, optimizer: Any) -> None:
+        optimizer.zero_grad()
+        self.fabric.backward(loss)
+        if self.config.train.clip_gradient is not None:
+            self.fabric.clip_gradients(module, optimizer, max_norm=self.config.train.clip_gradient)
+        optimizer.step()
 
     def _share_buffers(self) -> None:
         """Give every process the running statistics of the first, which is the one that saves."""
@@ -161,7 +179,7 @@ class _Run:
 
     def _all_random_states(self) -> Tensor:
         """[processes, bytes]: so that each process goes on with its own dropout after a resume."""
-        own = _random_state().to(self.fabric.device)
+        own = random_state().to(self.fabric.device)
         states = [torch.empty_like(own) for _ in range(self.fabric.world_size)]
         if self.fabric.world_size > 1:
             torch.distributed.all_gather(states, own)
@@ -214,23 +232,8 @@ class _Run:
                 f"{self.out}: was trained by {len(random_states)} process(es), not {self.fabric.world_size}; "
                 "resume it with the same number"
             )
-        _set_random_state(random_states[self.fabric.global_rank])
+        set_random_state(random_states[self.fabric.global_rank])
         return Progress(state["epochs"], state["best_epoch"], state["best_score"])
-
-
-def _random_state() -> Tensor:
-    """State of the generators that dropout draws from: the CPU's and, where there is one, the GPU's."""
-    parts = [torch.get_rng_state()]
-    if torch.cuda.is_available():
-        parts.append(torch.cuda.get_rng_state())
-    return torch.cat(parts)
-
-
-def _set_random_state(state: Tensor) -> None:
-    cpu = torch.get_rng_state().numel()
-    torch.set_rng_state(state[:cpu].clone())
-    if torch.cuda.is_available() and state.numel() > cpu:
-        torch.cuda.set_rng_state(state[cpu:].clone())
 
 
 def _with_plain_errors(loader: DataLoader[Any]) -> Iterator[Any]:
@@ -241,37 +244,10 @@ def _with_plain_errors(loader: DataLoader[Any]) -> Iterator[Any]:
         raise ImageError(str(error).strip().splitlines()[-1].removeprefix("histolumen.errors.ImageError: ")) from error
 
 
-def _check_folder(out: Path, config: RunConfig, manifest: Manifest, *, resume: bool) -> None:
-    settle(out / "last")
-    exists = (out / "last").exists()
-    if exists and not resume:
-        raise RunError(f"{out}: already holds a run; add --resume to go on with it, or choose another --out")
-    if exists:
-        before, now = _flat(load_config(str(out / "config.yaml"))), _flat(config)
-        changed = [key for key in now if now[key] != before.get(key) and key != "train.epochs"]
-        if changed:
-            key = changed[0]
-            raise RunError(
-                f"{out}: was started with {key} = {before.get(key)}, not {now[key]}; "
-                "resume it with the same recipe and --set, only train.epochs may change"
-            )
-        if read_manifest(out / "manifest.csv").rows != manifest.rows:
-            raise RunError(f"{out}: was started with other images or labels; resume it with the same manifest")
-
-
-def _flat(config: RunConfig) -> dict[str, Any]:
-    nested = config.as_dict()
-    blocks = {
-        f"{name}.{key}": value for name, block in nested.items() if name != "seed" for key, value in block.items()
-    }
-    return {**blocks, "seed": config.seed}
-
-
 def epoch_score(rule: str, epoch: int, validation: Validation | None) -> float:
     """How good an epoch is by `train.select`; higher is better."""
-    if rule == "last" or validation is None:
-        return float(epoch)
-    return -validation.error if rule == "accuracy" else -validation.cross_entropy
+    judged = validation and (validation.error if rule == "accuracy" else validation.cross_entropy)
+    return float(epoch) if rule == "last" or judged is None else -judged
 
 
 def _named(scheduled: dict[str, float]) -> dict[str, Any]:
@@ -283,5 +259,6 @@ def _line(epoch: int, epochs: int, losses: dict[str, float], validation: Validat
     line = f"epoch {epoch + 1:>3} of {epochs}  {seconds:5.1f} s  {terms}"
     if validation is None:
         return line
+    error = "" if validation.error is None else f"error {validation.error:.1f} %  "
     share = f"{validation.foreground_share:.0f} ± {validation.foreground_spread:.0f} %"
-    return f"{line}  |  validation: error {validation.error:.1f} %  foreground {share}"
+    return f"{line}  |  validation: {error}foreground {share}"

@@ -15,16 +15,17 @@ from histolumen.methods.base import Method
 
 @dataclass(frozen=True)
 class Validation:
-    """Error in percent, cross-entropy in nats, mean and standard deviation of the foreground shares in percent."""
+    """Error in percent and cross-entropy in nats, of methods that classify; mean and standard deviation of the
+    foreground shares in percent."""
 
-    error: float
-    cross_entropy: float
+    error: float | None
+    cross_entropy: float | None
     foreground_share: float
     foreground_spread: float
 
     def as_dict(self) -> dict[str, float]:
         """For metrics.jsonl and model.json."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 def validate(
@@ -44,4 +45,7 @@ def validate(
         sums += torch.tensor([wrong, -math.log(probability), share, share**2], device=fabric.device)
     total = fabric.all_reduce(sums, reduce_op="sum")
     error, cross_entropy, share, square = (torch.as_tensor(total) / len(valid.rows)).tolist()
-    return Validation(100 * error, cross_entropy, 100 * share, 100 * math.sqrt(max(square - share**2, 0)))
+    spread = 100 * math.sqrt(max(square - share**2, 0))
+    if not method.classifies:
+        return Validation(None, None, 100 * share, spread)
+    return Validation(100 * error, cross_entropy, 100 * share, spread)

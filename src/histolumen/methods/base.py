@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from torch import Tensor, nn
 
@@ -22,10 +22,23 @@ class Batch:
 
 @dataclass(frozen=True)
 class Output:
-    """Class probabilities [B, C] and the soft foreground mask [B, 1, H, W] in [0, 1] at the input's size."""
+    """What a method answers.
+
+    `probs` are class probabilities [B, C]; `mask` is the soft foreground [B, 1, H, W] in [0, 1] at the input's size.
+    `evidence` [B, C, H, W], where a method has it, is the paper's way to binarise its rivals: were the image of class
+    c, its foreground would be where map c is not negative.
+    """
 
     probs: Tensor
     mask: Tensor
+    evidence: Tensor | None = None
+
+
+class Losses(NamedTuple):
+    """Named, weighted terms that the engine sums, and the class scores [B, C] of the batch, if the method has any."""
+
+    terms: dict[str, Tensor]
+    scores: Tensor | None = None
 
 
 class MapRunner(Protocol):
@@ -43,11 +56,13 @@ class Method(nn.Module):
     """A way to learn from labelled images. The engine sees nothing else."""
 
     reads_masks: ClassVar[bool] = False
+    classifies: ClassVar[bool] = True
+    """False: `probs` are uniform and mean nothing."""
 
     backbone: Backbone
 
-    def losses(self, batch: Batch) -> dict[str, Tensor]:
-        """Named, weighted terms; the engine minimises their sum."""
+    def losses(self, batch: Batch) -> Losses:
+        """What a batch of training images costs."""
         raise NotImplementedError
 
     def predict(self, images: Tensor, run: MapRunner = at_once) -> Output:

@@ -13,16 +13,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from histolumen import losses
-from histolumen.methods.base import Batch, MapRunner, Method, MethodSettings, Output, at_once, register
+from histolumen.methods.base import Batch, Losses, MapRunner, Method, Output, at_once, register
+from histolumen.methods.class_maps import MapSettings
 from histolumen.nets.backbones import Backbone
 from histolumen.nets.batchnorm import Case
-from histolumen.nets.geometry import Grid, enlarge
+from histolumen.nets.geometry import Grid, enlarge, min_max
 from histolumen.nets.pooling import WildcatHead
 
-_FLAT = 1e-6  # a map whose range is below this shows no preference
 
-
-class MaxMinSettings(MethodSettings):
+class MaxMinSettings(MapSettings):
     """Settings of Max-Min; the defaults are the paper's for GlaS."""
 
     name: Literal["maxmin"] = "maxmin"
@@ -51,9 +50,6 @@ class MaxMinSettings(MethodSettings):
     """Where t stops growing."""
     size_unit: losses.SizeUnit = "pixels"
     """Region sizes in the barrier: sums of mask values, or shares of the image."""
-    alignment: Literal["corners", "centres"] = "corners"
-    """How the map is laid over the image: stretched `corners` to corners (the paper), or with every position over the
-    `centres` of what it looks at, which does not shift the mask."""
     classifier_scale: float = Field(default=0.8, gt=0, le=1)
     """X+ and X- are shrunk to this share of their sides before the classifier sees them."""
     modalities: int = Field(default=5, ge=1)
@@ -82,9 +78,7 @@ def soft_mask(
     enlarged to the image, and normalised to [0, 1] **per image**, so that sigma means the same for each of them.
     """
     winning = (class_maps * probs[:, :, None, None]).sum(1, keepdim=True)
-    enlarged = enlarge(winning, size, grid)
-    low, high = enlarged.amin((2, 3), keepdim=True), enlarged.amax((2, 3), keepdim=True)
-    normalised = (enlarged - low) / (high - low + _FLAT)
+    normalised = min_max(enlarge(winning, size, grid))
     return torch.sigmoid(omega * (normalised - sigma))
 
 
@@ -105,7 +99,7 @@ class MaxMin(Method):
         self.register_buffer("t", torch.tensor(settings.t))
         self.register_buffer("sigma", torch.tensor(settings.sigma))
 
-    def losses(self, batch: Batch) -> dict[str, Tensor]:
+    def losses(self, batch: Batch) -> Losses:
         s = self.settings
         X = self.backbone.normalise(batch.images)
         maps = self.localizer.maps(self.backbone(X))  # forward X into M
@@ -117,10 +111,11 @@ class MaxMin(Method):
         if self.classifier is not None:
             on_plus, on_minus = self._classify_regions(self.classifier, X, foreground)  # forward X+, X- into C
             if on_plus is not None:
+                scores = on_plus
                 terms["foreground"] = losses.cross_entropy(on_plus, batch.labels)
             if on_minus is not None and s.background != "none":
                 terms["background"] = s.lambda_ * losses.background_uncertainty(on_minus, s.background)
-        return terms
+        return Losses(terms, scores)
 
     def predict(self, images: Tensor, run: MapRunner = at_once) -> Output:
         X = self.backbone.normalise(images)
@@ -148,7 +143,7 @@ class MaxMin(Method):
 
     def _mask(self, maps: Tensor, scores: Tensor, images: Tensor) -> Tensor:
         height, width = images.shape[2:]
-        grid = self.backbone.grid if self.settings.alignment == "centres" else None
+        grid = self.settings.grid(self.backbone)
         return soft_mask(maps, scores.softmax(1), (height, width), self.sigma, self.settings.omega, grid)
 
     def _regions(self) -> tuple[Case, ...]:

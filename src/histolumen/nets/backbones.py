@@ -11,7 +11,16 @@ from histolumen.errors import ConfigError, nearest
 from histolumen.nets import weights
 from histolumen.nets.batchnorm import Case, Statistics, cases, split_statistics
 from histolumen.nets.geometry import Grid, measure_offset
-from histolumen.nets.trunks import FULL_STRIDE, FeatureListNet, LiteTrunk, StageTrunk, Trunk, WholeTrunk, stage_network
+from histolumen.nets.trunks import (
+    FULL_STRIDE,
+    FeatureListNet,
+    LiteTrunk,
+    NoTrunk,
+    StageTrunk,
+    Trunk,
+    WholeTrunk,
+    stage_network,
+)
 from histolumen.settings import Settings
 from histolumen.vision import timm
 
@@ -67,6 +76,11 @@ class Backbone(nn.Module):
     def normalise(self, images: Tensor) -> Tensor:
         """Scale images in [0, 1] as the network expects them; masked-out pixels are then zero, the mean colour."""
         return (images - self.mean) / self.std
+
+    def scaling_only(self) -> "Backbone":
+        """The same input scaling without a network, for methods that bring their own."""
+        mean, std = (tuple(value.flatten().tolist()) for value in (self.mean, self.std))
+        return Backbone(NoTrunk(), 1, "shared", mean, std)
 
     def forward(self, normalised: Tensor, *parts: Case) -> Tensor:
         """Features [B, channels, h, w] of images scaled by `normalise`; `parts` says what the batch is made of."""

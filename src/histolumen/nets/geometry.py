@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from histolumen.errors import ConfigError
 
+_FLAT = 1e-6  # a map whose range is below this shows no preference
 _PROBE, _PATCH = 224, 32  # side of the probing image, which every usual network takes, and of its marked middle
 
 
@@ -65,6 +66,12 @@ def enlarge(maps: Tensor, size: tuple[int, int], grid: Grid | None = None) -> Te
         return F.interpolate(maps, size=size, mode="bilinear", align_corners=True)
     down, across = (_interpolation(full, small, grid, maps) for full, small in zip(size, maps.shape[2:], strict=True))
     return down @ maps @ across.T
+
+
+def min_max(maps: Tensor) -> Tensor:
+    """Each map stretched to [0, 1]; one that shows no preference becomes all zero."""
+    low, high = maps.amin((2, 3), keepdim=True), maps.amax((2, 3), keepdim=True)
+    return (maps - low) / (high - low + _FLAT)
 
 
 def _interpolation(pixels: int, positions: int, grid: Grid, like: Tensor) -> Tensor:

@@ -35,6 +35,15 @@ class Trunk(nn.Module):
         raise NotImplementedError
 
 
+class NoTrunk(Trunk):
+    """No network: the image is its own features."""
+
+    channels = 3
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images
+
+
 class WholeTrunk(Trunk):
     """A network up to its last features."""
 

@@ -1,0 +1,74 @@
+"""What the CAM family shares: a map of evidence per class, pooled into scores, and two ways to make a mask of it."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from histolumen import losses
+from histolumen.methods.base import Batch, Losses, MapRunner, Method, MethodSettings, Output, at_once
+from histolumen.nets.backbones import Backbone
+from histolumen.nets.geometry import Grid, enlarge, min_max
+
+
+class MapSettings(MethodSettings):
+    """What every method that enlarges a map can choose."""
+
+    alignment: Literal["corners", "centres"] = "corners"
+    """How the map is laid over the image: stretched `corners` to corners (the paper), or with every position over the
+    `centres` of what it looks at, which does not shift the mask."""
+
+    def grid(self, backbone: Backbone) -> Grid | None:
+        """For `enlarge`."""
+        return backbone.grid if self.alignment == "centres" else None
+
+
+class ClassMapMethod(Method):
+    """A backbone and a 1x1 convolution to one map per class; subclasses say how a map becomes a score."""
+
+    def __init__(self, settings: MapSettings, backbone: Backbone, classes: int):
+        super().__init__()
+        self.settings = settings
+        self.backbone = backbone
+        self.head = self.make_head(backbone.channels, classes)
+
+    def make_head(self, channels: int, classes: int) -> nn.Module:
+        """The layer between features and class maps."""
+        return nn.Conv2d(channels, classes, kernel_size=1)
+
+    def maps(self, features: Tensor) -> Tensor:
+        """Class maps [B, C, h, w]."""
+        return self.head(features)
+
+    def scores(self, maps: Tensor) -> Tensor:
+        """Class scores [B, C]."""
+        raise NotImplementedError
+
+    def losses(self, batch: Batch) -> Losses:
+        scores = self.scores(self.maps(self.backbone(self.backbone.normalise(batch.images))))
+        return Losses({"classification": losses.cross_entropy(scores, batch.labels)}, scores)
+
+    def predict(self, images: Tensor, run: MapRunner = at_once) -> Output:
+        maps = run(lambda x: self.maps(self.backbone(x)), self.backbone.normalise(images))
+        return self.answer(maps, self.scores(maps).softmax(1), images)
+
+    def answer(self, maps: Tensor, probs: Tensor, images: Tensor) -> Output:
+        """The map of the most probable class, stretched to [0, 1], is the mask."""
+        height, width = images.shape[2:]
+        enlarged = enlarge(maps, (height, width), self.grid())
+        return Output(probs, min_max(chosen(enlarged, probs.argmax(1))), lead(enlarged))
+
+    def grid(self) -> Grid | None:
+        """How the maps lie over the image."""
+        return self.settings.grid(self.backbone)
+
+
+def chosen(maps: Tensor, classes: Tensor) -> Tensor:
+    """From maps [B, C, h, w] the one [B, 1, h, w] of each image's class."""
+    return maps[torch.arange(len(maps), device=maps.device), classes][:, None]
+
+
+def lead(maps: Tensor) -> Tensor:
+    """By how much each class map exceeds all others: not negative where it is the largest, the paper's foreground."""
+    first, second = maps.topk(2, dim=1).values.split(1, dim=1)
+    return maps - torch.where(maps == first, second, first)

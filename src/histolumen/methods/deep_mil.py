@@ -1,0 +1,56 @@
+"""Deep MIL (Ilse et al. 2018): an image is a bag of positions; attention, a map per class, says which matter."""
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from histolumen import losses
+from histolumen.methods.base import Batch, Losses, MapRunner, Method, Output, at_once, register
+from histolumen.methods.class_maps import MapSettings, chosen
+from histolumen.nets.backbones import Backbone
+from histolumen.nets.geometry import enlarge, min_max
+
+
+class DeepMilSettings(MapSettings):
+    """Attention over positions."""
+
+    name: Literal["deep_mil"] = "deep_mil"
+    """The method."""
+    width: int = Field(default=128, ge=1)
+    """Hidden units of the attention."""
+
+
+@register(DeepMilSettings)
+class DeepMil(Method):
+    """Each class averages the features with its own attention and judges the average."""
+
+    def __init__(self, settings: DeepMilSettings, backbone: Backbone, classes: int):
+        super().__init__()
+        self.settings = settings
+        self.backbone = backbone
+        self.attention = nn.Sequential(
+            nn.Conv2d(backbone.channels, settings.width, kernel_size=1),
+            nn.Tanh(),
+            nn.Conv2d(settings.width, classes, kernel_size=1),
+        )
+        self.classifier = nn.Linear(backbone.channels, classes)
+
+    def losses(self, batch: Batch) -> Losses:
+        scores, _ = self._judge(self.backbone(self.backbone.normalise(batch.images)))
+        return Losses({"classification": losses.cross_entropy(scores, batch.labels)}, scores)
+
+    def predict(self, images: Tensor, run: MapRunner = at_once) -> Output:
+        scores, attention = self._judge(run(self.backbone, self.backbone.normalise(images)))
+        probs = scores.softmax(1)
+        height, width = images.shape[2:]
+        enlarged = enlarge(attention, (height, width), self.settings.grid(self.backbone))
+        return Output(probs, min_max(chosen(enlarged, probs.argmax(1))), evidence=enlarged - 1)
+
+    def _judge(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores [B, C], and attention [B, C, h, w] in units of its mean: above 1 is the paper's foreground."""
+        attention = self.attention(features).flatten(2).softmax(2)  # [B, C, positions]
+        averages = attention @ features.flatten(2).transpose(1, 2)  # [B, C, channels]
+        scores = torch.einsum("bck,ck->bc", averages, self.classifier.weight) + self.classifier.bias
+        return scores, (attention * attention.shape[2]).unflatten(2, features.shape[2:])

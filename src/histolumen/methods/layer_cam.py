@@ -1,0 +1,65 @@
+"""LayerCAM (Jiang et al. 2021): every activation weighted by its own positive gradient, at any depth of the network."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from histolumen.errors import ConfigError
+from histolumen.methods.base import MapRunner, Output, at_once, register
+from histolumen.methods.cam_avg import CamAvg
+from histolumen.methods.class_maps import MapSettings
+from histolumen.methods.grad_cam import class_gradients
+from histolumen.nets.backbones import Backbone
+from histolumen.nets.geometry import Grid, measure_offset
+from histolumen.nets.tapping import TappedNetwork, layer_of_stride, tapped
+
+
+class LayerCamSettings(MapSettings):
+    """A CAM-Avg network explained by LayerCAM."""
+
+    name: Literal["layer_cam"] = "layer_cam"
+    """The method."""
+    stride: Literal[4, 8, 16, 32] = 16
+    """Which layer is looked at: the last one with so many pixels per position. Smaller is finer and noisier; it cannot
+    be larger than backbone.output_stride."""
+
+
+@register(LayerCamSettings)
+class LayerCam(CamAvg):
+    """Trained as CAM-Avg; the maps come from gradients with respect to an inner layer."""
+
+    offset: Tensor
+
+    def __init__(self, settings: LayerCamSettings, backbone: Backbone, classes: int):
+        super().__init__(settings, backbone, classes)
+        if settings.stride > backbone.stride:
+            raise ConfigError(f"method.stride {settings.stride} exceeds backbone.output_stride {backbone.stride}")
+        self.layer = layer_of_stride(backbone.trunk, settings.stride)
+        self.stride = settings.stride
+        self.register_buffer("offset", backbone.offset.clone())  # where that layer's positions look
+        if settings.stride != backbone.stride:
+            self.offset.fill_(measure_offset(TappedNetwork(backbone.trunk, self.layer), settings.stride))
+
+    def grid(self) -> Grid | None:
+        own = Grid(self.stride, self.offset)
+        return own if self.settings.grid(self.backbone) else None
+
+    def predict(self, images: Tensor, run: MapRunner = at_once) -> Output:
+        X = self.backbone.normalise(images)
+        scores = self.scores(run(lambda x: self.maps(self.backbone(x)), X))
+        return self.answer(run(self._layer_maps, X), scores.softmax(1), images)
+
+    def _layer_maps(self, X: Tensor) -> Tensor:
+        """LayerCAM of all classes. The score is a mean over positions, so windows of an image give parts of its map."""
+        with torch.inference_mode(mode=False), torch.enable_grad(), tapped(self.backbone.trunk, self.layer) as outputs:
+            scores = self.scores(self.maps(self.backbone(X.detach().clone())))
+            activations = outputs[-1]
+            gradients = class_gradients(scores, activations)
+        return layer_cam(activations.detach(), gradients)
+
+
+def layer_cam(activations: Tensor, gradients: Tensor) -> Tensor:
+    """Class maps [B, C, h, w]: positive part of the activations weighted by their positive gradients."""
+    return F.relu(torch.einsum("cbkhw,bkhw->bchw", F.relu(gradients), activations))

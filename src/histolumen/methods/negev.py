@@ -1,0 +1,102 @@
+"""NEGEV (Belharbi et al. 2022): a decoder learns the mask from a few pixels that the classifier's own map is sure of.
+
+Positive evidence are pixels where the class map is highest, negative evidence those where it is lowest, and every pixel
+of an image whose class has no foreground at all (normal tissue).
+"""
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from histolumen import losses
+from histolumen.errors import ConfigError
+from histolumen.methods.base import Batch, Losses, MapRunner, Method, Output, at_once, register
+from histolumen.methods.class_maps import MapSettings, chosen
+from histolumen.nets.backbones import Backbone
+from histolumen.nets.decoder import Decoder
+from histolumen.nets.geometry import enlarge
+
+
+class NegevSettings(MapSettings):
+    """A CAM-Avg classifier and a decoder that its map teaches."""
+
+    name: Literal["negev"] = "negev"
+    """The method."""
+    warmup: int = Field(default=10, ge=0)
+    """Epochs in which only the classifier learns, until its map is worth teaching."""
+    pixels: int = Field(default=32, ge=1)
+    """Pixels sampled per image and step, of the foreground and of the background each."""
+    candidates: float = Field(default=0.2, gt=0, le=0.5)
+    """They come from this share of the image where the map is highest, and where it is lowest."""
+    negative_class: int | None = Field(default=None, ge=0)
+    """Number of the class (in alphabetical order, from 0) whose images have no foreground; null: all have some."""
+    width: int = Field(default=64, ge=1)
+    """Channels of the decoder."""
+
+
+@register(NegevSettings)
+class Negev(Method):
+    """Classifier and decoder share the backbone, which only the classifier may change."""
+
+    epochs: Tensor
+
+    def __init__(self, settings: NegevSettings, backbone: Backbone, classes: int):
+        super().__init__()
+        if settings.negative_class is not None and settings.negative_class >= classes:
+            raise ConfigError(f"method.negative_class {settings.negative_class}: there are only {classes} classes")
+        self.settings = settings
+        self.backbone = backbone
+        self.head = nn.Conv2d(backbone.channels, classes, kernel_size=1)
+        self.decoder = Decoder(backbone.channels, backbone.stride, settings.width)
+        self.register_buffer("epochs", torch.tensor(0))
+
+    def losses(self, batch: Batch) -> Losses:
+        X = self.backbone.normalise(batch.images)
+        features = self.backbone(X)
+        maps = self.head(features)
+        scores = maps.mean((2, 3))
+        logits = self.decoder(features.detach(), X)
+        learning = float(self.epochs >= self.settings.warmup)  # a factor, so that every weight always has a gradient
+        terms = {
+            "classification": losses.cross_entropy(scores, batch.labels),
+            "evidence": learning * self._evidence(logits, maps.detach(), batch),
+        }
+        return Losses(terms, scores)
+
+    def predict(self, images: Tensor, run: MapRunner = at_once) -> Output:
+        both = run(self._maps_and_logits, self.backbone.normalise(images))
+        maps, logits = both[:, :-2], both[:, -2:]
+        soft = logits.softmax(1)[:, 1:]
+        mask = F.interpolate(soft, size=images.shape[2:], mode="bilinear", align_corners=False)
+        return Output(maps.mean((2, 3)).softmax(1), mask)
+
+    def end_epoch(self) -> None:
+        self.epochs.add_(1)
+
+    def _maps_and_logits(self, X: Tensor) -> Tensor:
+        """Class maps and decoder logits, stacked at the decoder's resolution."""
+        features = self.backbone(X)
+        logits = self.decoder(features, X)
+        return torch.cat([F.interpolate(self.head(features), size=logits.shape[2:], mode="nearest"), logits], dim=1)
+
+    def _evidence(self, logits: Tensor, maps: Tensor, batch: Batch) -> Tensor:
+        """Cross-entropy of the sampled pixels, and of all pixels of images without foreground."""
+        height, width = batch.images.shape[2:]
+        winner = enlarge(chosen(maps, batch.labels), (height, width), self.settings.grid(self.backbone))
+        evidence = F.interpolate(winner, size=logits.shape[2:], mode="area").flatten(1)
+        log_p = logits.log_softmax(1).flatten(2)  # [B, 2, positions]
+        sure, unsure = (self._sample(sign * evidence) for sign in (1, -1))
+        sampled = -(log_p[:, 1].gather(1, sure).mean(1) + log_p[:, 0].gather(1, unsure).mean(1)) / 2
+        if self.settings.negative_class is None:
+            return sampled.mean()
+        return torch.where(batch.labels == self.settings.negative_class, -log_p[:, 0].mean(1), sampled).mean()
+
+    def _sample(self, evidence: Tensor) -> Tensor:
+        """Indices [B, pixels], drawn from the positions [B, N] where `evidence` is highest."""
+        count = max(int(self.settings.candidates * evidence.shape[1]), 1)
+        candidates = evidence.topk(count, dim=1, sorted=False).indices
+        drawn = torch.randint(count, (len(evidence), self.settings.pixels), device=evidence.device)
+        return candidates.gather(1, drawn)

@@ -1,0 +1,60 @@
+"""PN (Kervadec et al. 2019): size constraints from image labels alone, presence against non-presence.
+
+A class that is present covers at least one position, one that is absent covers none. As the paper notes, nothing bounds
+the size of the present class from above.
+"""
+
+from typing import Literal
+
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional as F
+
+from histolumen import losses
+from histolumen.methods.base import Batch, Losses, register
+from histolumen.methods.wildcat import Wildcat, WildcatSettings
+from histolumen.nets.backbones import Backbone
+
+
+class PnSettings(WildcatSettings):
+    """WILDCAT pooling with a penalty on sizes; the defaults are the paper's for GlaS."""
+
+    name: Literal["pn"] = "pn"  # type: ignore[assignment] # each method has its own literal
+    """The method."""
+    lambda_: float = Field(default=1e-5, alias="lambda", ge=0)
+    """Weight of the size penalty."""
+    modalities: int = Field(default=5, ge=1)
+    """Maps per class."""
+    kmax: float = Field(default=0.3, gt=0)
+    """Share of the positions that are positive evidence."""
+    kmin: float = Field(default=0.0, ge=0)
+    """Share of the positions that are negative evidence."""
+    alpha: float = 0.0
+    """Weight of the negative evidence."""
+    dropout: float = Field(default=0.1, ge=0, lt=1)
+    """Dropout on the pooled activations."""
+
+
+@register(PnSettings)
+class Pn(Wildcat):
+    """Cross-entropy + lambda * size penalty."""
+
+    def __init__(self, settings: PnSettings, backbone: Backbone, classes: int):
+        super().__init__(settings, backbone, classes)
+        self.lambda_ = settings.lambda_
+
+    def losses(self, batch: Batch) -> Losses:
+        maps = self.maps(self.backbone(self.backbone.normalise(batch.images)))
+        scores = self.scores(maps)
+        terms = {
+            "classification": losses.cross_entropy(scores, batch.labels),
+            "size": self.lambda_ * presence_penalty(maps, batch.labels),
+        }
+        return Losses(terms, scores)
+
+
+def presence_penalty(maps: Tensor, labels: Tensor) -> Tensor:
+    """Squared violation of "present: size >= 1, absent: size <= 0", sizes in positions, averaged over the batch."""
+    sizes = maps.softmax(1).sum((2, 3))  # [B, C]
+    present = F.one_hot(labels, maps.shape[1]).bool()
+    return F.relu(1 - sizes).square().where(present, sizes.square()).sum(1).mean()

@@ -1,0 +1,49 @@
+"""WILDCAT (Durand et al. 2017): several maps per class; the score joins the best and the worst positions."""
+
+from typing import Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from histolumen.methods.base import register
+from histolumen.methods.class_maps import ClassMapMethod, MapSettings
+from histolumen.nets.backbones import Backbone
+from histolumen.nets.pooling import WildcatHead
+
+
+class WildcatSettings(MapSettings):
+    """WILDCAT pooling; the defaults are those of the survey (Rony et al.)."""
+
+    name: Literal["wildcat"] = "wildcat"
+    """The method."""
+    modalities: int = Field(default=4, ge=1)
+    """Maps per class."""
+    kmax: float = Field(default=0.1, gt=0)
+    """Share of the positions that are positive evidence."""
+    kmin: float = Field(default=0.1, ge=0)
+    """Share of the positions that are negative evidence."""
+    alpha: float = 0.6
+    """Weight of the negative evidence."""
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Dropout on the pooled activations."""
+
+
+@register(WildcatSettings)
+class Wildcat(ClassMapMethod):
+    """Top mean + alpha * bottom mean."""
+
+    settings: WildcatSettings
+    head: WildcatHead
+
+    def __init__(self, settings: WildcatSettings, backbone: Backbone, classes: int):
+        super().__init__(settings, backbone, classes)
+
+    def make_head(self, channels: int, classes: int) -> WildcatHead:
+        s = self.settings
+        return WildcatHead(channels, classes, s.modalities, s.kmax, s.kmin, s.alpha, s.dropout)
+
+    def maps(self, features: Tensor) -> Tensor:
+        return self.head.maps(features)
+
+    def scores(self, maps: Tensor) -> Tensor:
+        return self.head.scores(maps)

@@ -1,0 +1,64 @@
+"""Looking into a network at an inner layer."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from histolumen.errors import ConfigError
+
+_PROBE = 64
+
+
+@torch.no_grad()
+def layer_of_stride(network: nn.Module, stride: int) -> str:
+    """Name of the last layer of `network` whose output has one position per `stride` pixels."""
+    found: list[str] = []
+
+    def note(name: str) -> Any:
+        def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
+            if isinstance(output, Tensor) and output.ndim == 4 and output.shape[2] == _PROBE // stride:
+                found.append(name)
+
+        return hook
+
+    handles = [module.register_forward_hook(note(name)) for name, module in network.named_modules() if name]
+    was_training = network.training
+    network.eval()(torch.zeros(1, 3, _PROBE, _PROBE))
+    network.train(was_training)
+    for handle in handles:
+        handle.remove()
+    if not found:
+        raise ConfigError(f"this backbone has no layer of stride {stride}; choose another method.stride")
+    return found[-1]
+
+
+@contextmanager
+def tapped(network: nn.Module, layer: str) -> Iterator[list[Tensor]]:
+    """Collect what `layer` gives while the block runs."""
+    outputs: list[Tensor] = []
+
+    def keep(_module: nn.Module, _inputs: Any, output: Any) -> None:
+        outputs.append(output)
+
+    handle = network.get_submodule(layer).register_forward_hook(keep)
+    try:
+        yield outputs
+    finally:
+        handle.remove()
+
+
+class TappedNetwork(nn.Module):
+    """The network up to one of its layers."""
+
+    def __init__(self, network: nn.Module, layer: str):
+        super().__init__()
+        self.network, self.layer = network, layer
+
+    def forward(self, images: Tensor) -> Tensor:
+        """What the layer gives."""
+        with tapped(self.network, self.layer) as outputs:
+            self.network(images)
+        return outputs[-1]

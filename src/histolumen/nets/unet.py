@@ -1,0 +1,57 @@
+"""The paper's U-Net: no pre-trained encoder, widths 16 to 512 in five steps of stride 2, 14,154,706 parameters."""
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+_WIDTHS = (16, 32, 64, 128, 256, 512)
+
+
+class UNet(nn.Module):
+    """Images of any size in, logits of background and foreground [B, 2, H, W] out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        steps = list(pairwise(_WIDTHS))
+        self.first = double_convolution(3, _WIDTHS[0])
+        self.down = nn.ModuleList(double_convolution(narrow, wide, stride=2) for narrow, wide in steps)
+        self.up = nn.ModuleList(UpStep(wide, narrow) for narrow, wide in reversed(steps))
+        self.last = nn.Conv2d(_WIDTHS[0], 2, kernel_size=1)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits of background and foreground."""
+        skips = [self.first(images)]
+        for step in self.down:
+            skips.append(step(skips[-1]))
+        x = skips.pop()
+        for step in self.up:
+            x = step(x, skips.pop())
+        return self.last(x)
+
+
+class UpStep(nn.Module):
+    """Enlarge, convolve at the same width, join with the skip, and halve the width."""
+
+    def __init__(self, wide: int, narrow: int):
+        super().__init__()
+        self.before = double_convolution(wide, wide)
+        self.after = double_convolution(wide + narrow, narrow)
+
+    def forward(self, x: Tensor, skip: Tensor) -> Tensor:
+        """One level up, at the size of `skip`."""
+        enlarged = F.interpolate(x, size=skip.shape[2:], mode="bilinear", align_corners=False)
+        return self.after(torch.cat([self.before(enlarged), skip], dim=1))
+
+
+def double_convolution(channels: int, width: int, stride: int = 1) -> nn.Sequential:
+    """Twice: 3x3 convolution without bias, BatchNorm, ReLU; the first may shrink."""
+    return nn.Sequential(
+        nn.Conv2d(channels, width, kernel_size=3, stride=stride, padding=1, bias=False),
+        nn.BatchNorm2d(width),
+        nn.ReLU(inplace=True),
+        nn.Conv2d(width, width, kernel_size=3, padding=1, bias=False),
+        nn.BatchNorm2d(width),
+        nn.ReLU(inplace=True),
+    )
