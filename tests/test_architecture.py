@@ -9,7 +9,7 @@ SOURCE = Path(histolumen.__file__).parent
 ORDER = [
     "errors", "settings", "atomic", "vision",
     "data", "nets", "losses", "metrics", "methods",
-    "config", "reference", "engine", "export", "cli",
+    "config", "reference", "engine", "export", "report", "cli",
 ]  # fmt: skip
 
 

@@ -46,7 +46,7 @@ def test_counts_and_scores_by_hand():
 def test_a_pixel_at_the_threshold_is_foreground():
     half = np.array([[0.5]])
     assert count_pixels(half, np.array([[True]])).confusion == (0, 0, 0, 1)
-    assert count_pixels(half, np.array([[True]]), threshold=0.6).confusion == (0, 0, 1, 0)
+    assert count_pixels(half, np.array([[True]]), half >= 0.6).confusion == (0, 0, 1, 0)
 
 
 def test_f1_plus_is_undefined_where_there_is_nothing_to_find():

@@ -93,10 +93,31 @@ def recipe_text(name_or_path: str) -> str:
 
 def load_config(name_or_path: str, overrides: Sequence[str] = ()) -> RunConfig:
     """Read a recipe and apply `block.key=value` overrides."""
-    raw = _yaml(recipe_text(name_or_path), name_or_path)
+    raw = read_recipe(name_or_path)
     for override in overrides:
-        _apply(raw, override)
+        set_key(raw, override)
     return parse_config(raw)
+
+
+def read_recipe(name_or_path: str) -> dict[str, Any]:
+    """The plain values of a recipe, not yet checked."""
+    return _yaml(recipe_text(name_or_path), name_or_path)
+
+
+def set_key(raw: dict[str, Any], override: str) -> None:
+    """Apply one `block.key=value` to plain values."""
+    path, equals, text = override.partition("=")
+    *blocks, key = path.strip().split(".")
+    if not equals or not key:
+        raise ConfigError(f"--set {override}: write it as block.key=value, for example train.epochs=10")
+    target = raw
+    for block in blocks:
+        if target.get(block) is None:  # absent, or an empty block
+            target[block] = {}
+        target = target[block]
+        if not isinstance(target, dict):
+            raise ConfigError(f"--set {override}: '{block}' has no keys below it")
+    target[key] = _value(text, override)
 
 
 def parse_config(raw: dict[str, Any]) -> RunConfig:
@@ -141,21 +162,6 @@ def _block(model: type[S], raw: Any, where: str) -> S:
         message = problem["msg"].removeprefix("Value error, ")
         given = f", found {problem['input']!r}" if problem["loc"] else ""
         raise ConfigError(f"{place}: {message[0].lower()}{message[1:]}{given}") from error
-
-
-def _apply(raw: dict[str, Any], override: str) -> None:
-    path, equals, text = override.partition("=")
-    *blocks, key = path.strip().split(".")
-    if not equals or not key:
-        raise ConfigError(f"--set {override}: write it as block.key=value, for example train.epochs=10")
-    target = raw
-    for block in blocks:
-        if target.get(block) is None:  # absent, or an empty block
-            target[block] = {}
-        target = target[block]
-        if not isinstance(target, dict):
-            raise ConfigError(f"--set {override}: '{block}' has no keys below it")
-    target[key] = _value(text, override)
 
 
 def _value(text: str, where: str) -> Any:

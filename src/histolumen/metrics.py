@@ -17,7 +17,7 @@ class PixelCounts:
     """What one image's soft mask says about its true mask.
 
     `positives[b]` and `negatives[b]` count true foreground and background pixels whose value falls into bin b of
-    [0, 1]; `confusion` holds true negatives, false positives, false negatives, true positives at the threshold.
+    [0, 1]; `confusion` holds true negatives, false positives, false negatives, true positives of the binary mask.
     """
 
     positives: np.ndarray
@@ -56,12 +56,18 @@ class PixelCounts:
         return (fn + tp) / sum(self.confusion)
 
 
-def count_pixels(soft_mask: np.ndarray, truth: np.ndarray, threshold: float = 0.5) -> PixelCounts:
-    """Compare a soft mask [H, W] in [0, 1] with the true mask [H, W] bool."""
+def count_pixels(soft_mask: np.ndarray, truth: np.ndarray, predicted: np.ndarray | None = None) -> PixelCounts:
+    """Compare a soft mask [H, W] in [0, 1] with the true mask [H, W] bool.
+
+    Args:
+        soft_mask: for PxAP.
+        truth: the true foreground.
+        predicted: the binary mask; unset: where the soft one is 0.5 or more.
+    """
+    predicted = soft_mask >= 0.5 if predicted is None else predicted
     bins = np.minimum((soft_mask * BINS).astype(np.int64), BINS - 1)
     positives = np.bincount(bins[truth], minlength=BINS)
     negatives = np.bincount(bins[~truth], minlength=BINS)
-    predicted = soft_mask >= threshold
     tp, fp = int((predicted & truth).sum()), int((predicted & ~truth).sum())
     fn, tn = int(truth.sum()) - tp, int((~truth).sum()) - fp
     return PixelCounts(positives, negatives, (tn, fp, fn, tp))

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from histolumen import __version__
-from histolumen.cli import data, demo, doctor, evaluate, predict, recipes, train
+from histolumen.cli import benchmark, data, demo, doctor, evaluate, predict, recipes, train
+from histolumen.cli.lists import ListCommand
 from histolumen.errors import HistolumenError
 
 app = typer.Typer(
@@ -22,6 +23,7 @@ app.add_typer(data.app, name="data")
 app.command()(train.train)
 app.command()(evaluate.evaluate)
 app.command()(predict.predict)
+app.command(cls=ListCommand)(benchmark.benchmark)
 app.add_typer(recipes.app, name="recipes")
 app.command()(doctor.doctor)
 

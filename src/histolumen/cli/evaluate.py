@@ -2,13 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 if TYPE_CHECKING:
     from histolumen.engine.evaluate import Evaluation
 
+Binarise = Literal["honest", "paper"]
 _TITLES = {
     "error": "classification error",
     "f1_plus": "F1+ (foreground Dice)",
@@ -29,6 +30,9 @@ def evaluate(
         Path | None, typer.Option(help="Per-image table.  [default: evaluation/SPLIT.csv in the run folder]")
     ] = None,
     images: Annotated[Path | None, typer.Option(help="Where the images are, if they have moved.")] = None,
+    binarise: Annotated[
+        Binarise, typer.Option(help="paper: how the paper made its rivals' masks, from the true label.")
+    ] = "honest",
 ) -> None:
     """Measure a model: classification error always, masks where the manifest has them."""
     from histolumen.data.manifest import read_manifest
@@ -39,14 +43,16 @@ def evaluate(
     from histolumen.export.files import save_json, save_table, to_json
 
     model = load(run)
-    result = measure(model, read_manifest(data, images), split, lambda rows: track(rows, "evaluating"))
+    manifest = read_manifest(data, images)
+    result = measure(model, manifest, split, lambda rows: track(rows, "evaluating"), binarise=binarise)
     home = run.parent if (run.parent / "config.yaml").is_file() else run  # beside best/, which is replaced as a whole
-    table = csv or home / "evaluation" / f"{split}.csv"
+    name = split if binarise == "honest" else f"{split}-{binarise}"
+    table = csv or home / "evaluation" / f"{name}.csv"
     save_table([image_record(image) for image in result.images], table)
     if json == Path("-"):
         sys.stdout.write(to_json(result.as_dict()) + "\n")
     else:
-        target = json or home / "evaluation" / f"{split}.json"
+        target = json or home / "evaluation" / f"{name}.json"
         save_json(result.as_dict(), target)
         typer.echo(score_table(result))
         typer.echo(f"per image: {table}    all figures: {target}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from histolumen.data.transforms import refuse_narrow
 from histolumen.engine.model import THRESHOLD, Model, Prediction
 from histolumen.errors import DataError, ImageError
 from histolumen.metrics import PixelCounts, Score
+
+Binarisation = Literal["honest", "paper"]
+"""`honest`: the soft mask at 0.5. `paper`: how the paper binarised its rivals, which looks at the true label."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class Evaluation:
     """Scores in percent with 95 % intervals, what they rest on, and what had to be left out."""
 
     split: str
+    binarise: Binarisation
     scores: dict[str, Score]
     confusion: dict[str, int] | None
     images: list[ImageResult]
@@ -52,6 +57,7 @@ class Evaluation:
             "images": len(self.images),
             "images_with_mask": sum(bool(image.row.mask) for image in self.images),
             "images_taken_as_empty": self.taken_as_empty,
+            "binarise": self.binarise,
             "threshold": THRESHOLD,
             **{name: score.value for name, score in self.scores.items()},
             "interval_95": {name: [score.low, score.high] for name, score in self.scores.items()},
@@ -67,6 +73,7 @@ def evaluate(
     split: str,
     track: Callable[[tuple[Row, ...]], Iterable[Row]] = lambda rows: rows,
     watch: Callable[[Row, Prediction, np.ndarray | None], None] = lambda *_: None,
+    binarise: Binarisation = "honest",
 ) -> Evaluation:
     """Predict and measure every image of a split.
 
@@ -79,6 +86,7 @@ def evaluate(
         split: which part of it.
         track: wraps the rows to show progress.
         watch: is shown each prediction, for example to draw it.
+        binarise: how soft masks become binary ones.
     """
     part = manifest.split(split)
     if not part.rows:
@@ -100,12 +108,14 @@ def evaluate(
             continue
         prediction = model.predict(image)
         watch(row, prediction, truth)
-        pixels = None if truth is None else metrics.count_pixels(prediction.soft_mask, truth, THRESHOLD)
+        mask = prediction.mask if binarise == "honest" else prediction.mask_by_label(row.label)
+        pixels = None if truth is None else metrics.count_pixels(prediction.soft_mask, truth, mask)
         probability = prediction.probabilities[prediction.label]
-        results.append(ImageResult(row, prediction.label, probability, prediction.foreground_share, pixels))
+        results.append(ImageResult(row, prediction.label, probability, float(mask.mean()), pixels))
     if not results:
         raise DataError(f"no image of split '{split}' could be read; first problem: {failures[0]}")
-    return Evaluation(split, _scores(results), _confusion(results), results, failures)
+    scores = _scores(results, with_error=model.method.classifies)
+    return Evaluation(split, binarise, scores, _confusion(results), results, failures)
 
 
 def image_record(result: ImageResult) -> dict[str, object]:
@@ -135,9 +145,9 @@ def _truth(part: Manifest, row: Row, size: tuple[int, ...], masked_labels: set[s
     return None
 
 
-def _scores(results: list[ImageResult]) -> dict[str, Score]:
+def _scores(results: list[ImageResult], *, with_error: bool) -> dict[str, Score]:
     counts = [result.pixels for result in results if result.pixels is not None]
-    per_image: dict[str, list[float]] = {"error": [float(result.wrong) for result in results]}
+    per_image = {"error": [float(result.wrong) for result in results]} if with_error else {}
     if counts:
         per_image |= {
             "f1_plus": [c.f1_plus for c in counts],

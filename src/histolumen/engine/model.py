@@ -21,10 +21,14 @@ THRESHOLD = 0.5
 
 @dataclass(frozen=True)
 class Prediction:
-    """Class probabilities and the soft mask [H, W] in [0, 1] at the image's own size."""
+    """Class probabilities and the soft mask [H, W] in [0, 1] at the image's own size.
+
+    `evidence` [C, h, w], at working size, is what `mask_by_label` needs.
+    """
 
     probabilities: dict[str, float]
     soft_mask: np.ndarray
+    evidence: Tensor | None = None
 
     @property
     def label(self) -> str:
@@ -35,6 +39,13 @@ class Prediction:
     def mask(self) -> np.ndarray:
         """The pixels that decided: soft mask >= 0.5, [H, W] bool."""
         return self.soft_mask >= THRESHOLD
+
+    def mask_by_label(self, label: str) -> np.ndarray:
+        """The paper's way to binarise its rivals, which looks at the *true* label; for comparison only."""
+        if self.evidence is None:
+            return self.mask
+        own = self.evidence[list(self.probabilities).index(label)][None, None]
+        return _original_size(own, self.soft_mask.shape) >= 0
 
     @property
     def foreground_share(self) -> float:
@@ -93,7 +104,8 @@ def predict_image(
     working = to_unit_range(to_working_size(pixels, settings, path))[None].to(device)
     output = method.predict(working, map_runner(*working.shape[2:]))
     probabilities = dict(zip(classes, output.probs[0].tolist(), strict=True))
-    return Prediction(probabilities, _original_size(output.mask, pixels.shape[:2]))
+    evidence = None if output.evidence is None else output.evidence[0]
+    return Prediction(probabilities, _original_size(output.mask, pixels.shape[:2]), evidence)
 
 
 def _original_size(mask: Tensor, size: tuple[int, ...]) -> np.ndarray:

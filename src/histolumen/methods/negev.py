@@ -25,7 +25,7 @@ class NegevSettings(MapSettings):
 
     name: Literal["negev"] = "negev"
     """The method."""
-    warmup: int = Field(default=10, ge=0)
+    warmup: int = Field(default=6, ge=0)
     """Epochs in which only the classifier learns, until its map is worth teaching."""
     pixels: int = Field(default=32, ge=1)
     """Pixels sampled per image and step, of the foreground and of the background each."""
