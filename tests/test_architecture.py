@@ -7,7 +7,7 @@ import histolumen
 
 SOURCE = Path(histolumen.__file__).parent
 ORDER = [
-    "errors", "settings", "atomic", "vision",
+    "errors", "extras", "settings", "atomic", "vision",
     "data", "nets", "losses", "metrics", "methods",
     "config", "reference", "engine", "export", "report", "cli",
 ]  # fmt: skip

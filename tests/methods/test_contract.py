@@ -1,12 +1,11 @@
 """Each registered method keeps the contract, in each of its main forms."""
 
 import pytest
-import torch
+from build import tiny_method
 from contract import MethodContract
 
 from histolumen.errors import ConfigError
-from histolumen.methods.base import Method, MethodSettings, build_method, method_names, register, settings_of
-from histolumen.nets.backbones import BackboneSettings, build_backbone
+from histolumen.methods.base import Method, MethodSettings, method_names, register, settings_of
 
 FORMS = {
     "all_ones": ({},),
@@ -31,9 +30,7 @@ class TestRegisteredMethods(MethodContract):
     @pytest.fixture
     def make(self, name, options, statistics):
         def build(classes: int) -> Method:
-            torch.manual_seed(7)
-            backbone = BackboneSettings(name="test_resnet", weights="none", output_stride=16, statistics=statistics)
-            return build_method(settings_of(name)(**options), build_backbone(backbone), classes)
+            return tiny_method(name, classes, statistics, **options)
 
         return build
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from histolumen import __version__
-from histolumen.cli import benchmark, data, demo, doctor, evaluate, predict, recipes, train
+from histolumen.cli import benchmark, complexity, data, demo, doctor, evaluate, figures, predict, recipes, study, train
 from histolumen.cli.lists import ListCommand
 from histolumen.errors import HistolumenError
 
@@ -24,6 +24,9 @@ app.command()(train.train)
 app.command()(evaluate.evaluate)
 app.command()(predict.predict)
 app.command(cls=ListCommand)(benchmark.benchmark)
+app.command()(complexity.complexity)
+app.command(cls=ListCommand)(study.study)
+app.command()(figures.figures)
 app.add_typer(recipes.app, name="recipes")
 app.command()(doctor.doctor)
 

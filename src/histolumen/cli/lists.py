@@ -5,7 +5,11 @@ from typing import Any
 
 from typer.core import TyperCommand
 
-_MANY = {"--seeds": re.compile(r"\d+"), "--methods": re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")}
+_MANY = {
+    "--seeds": re.compile(r"\d+"),
+    "--methods": re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*"),
+    "--kinds": re.compile(r"[a-z]+"),
+}
 
 
 class ListCommand(TyperCommand):

@@ -86,6 +86,11 @@ def load_weights(method: Method, folder: Path, sha256: str | None = None) -> Non
         raise RunError(f"{path}: does not fit the model that {_CARD} describes; was the recipe edited?") from error
 
 
+def weights_digest(folder: Path) -> str:
+    """Which weights a model folder holds, by its card."""
+    return str(_content(folder)["sha256"])
+
+
 def load_state(folder: Path) -> dict[str, Any]:
     """The training state saved beside a model."""
     path = folder / _STATE

@@ -34,16 +34,20 @@ def draw_overlay(image: np.ndarray, mask: np.ndarray, caption: str = "") -> Imag
 
 
 def draw_comparison(image: np.ndarray, mask: np.ndarray, truth: np.ndarray, caption: str = "") -> Image.Image:
-    """Image, overlay, and the overlay's errors (blue: missed, orange: false alarm) side by side."""
-    errors = np.repeat((image.mean(2, keepdims=True) * 0.5 + 255 * 0.5), 3, axis=2)
-    for wrong, colour in ((truth & ~mask, _MISSED), (mask & ~truth, _FALSE)):
-        errors[wrong] = 0.35 * errors[wrong] + 0.65 * colour
-    edge = _edge(truth, _line_width(truth))
-    errors[edge] = 40
-    tiles = [image, np.asarray(draw_overlay(image, mask)), errors.round().astype(np.uint8)]
+    """Image, overlay, and the overlay's errors side by side."""
+    tiles = [image, np.asarray(draw_overlay(image, mask)), draw_errors(image, mask, truth)]
     gap = np.full((image.shape[0], max(2, image.shape[1] // 64), 3), 255, np.uint8)
     row = np.concatenate([tiles[0], gap, tiles[1], gap, tiles[2]], axis=1)
     return _with_caption(Image.fromarray(row), caption)
+
+
+def draw_errors(image: np.ndarray, mask: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """The image in grey with errors tinted (blue: missed, orange: false alarm) and the truth outlined [H, W, 3]."""
+    errors = np.repeat((image.mean(2, keepdims=True) * 0.5 + 255 * 0.5), 3, axis=2)
+    for wrong, colour in ((truth & ~mask, _MISSED), (mask & ~truth, _FALSE)):
+        errors[wrong] = 0.35 * errors[wrong] + 0.65 * colour
+    errors[_edge(truth, _line_width(truth))] = 40
+    return errors.round().astype(np.uint8)
 
 
 def draw_sheet(pictures: list[Image.Image], columns: int = 2, gap: int = 8) -> Image.Image:

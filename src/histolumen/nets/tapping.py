@@ -14,7 +14,10 @@ _PROBE = 64
 
 @torch.no_grad()
 def layer_of_stride(network: nn.Module, stride: int) -> str:
-    """Name of the last layer of `network` whose output has one position per `stride` pixels."""
+    """Name of the last stage of `network` whose output has one position per `stride` pixels.
+
+    A stage is the outermost module: the first layers of the next one still have that resolution, but are half-way in.
+    """
     found: list[str] = []
 
     def note(name: str) -> Any:
@@ -32,7 +35,8 @@ def layer_of_stride(network: nn.Module, stride: int) -> str:
         handle.remove()
     if not found:
         raise ConfigError(f"this backbone has no layer of stride {stride}; choose another method.stride")
-    return found[-1]
+    outermost = min(name.count(".") for name in found)
+    return [name for name in found if name.count(".") == outermost][-1]
 
 
 @contextmanager

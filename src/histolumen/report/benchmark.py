@@ -1,21 +1,19 @@
 """Training and measuring every method of a plan, one run after the other; finished work is never done again."""
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from histolumen.config import RunConfig
 from histolumen.data.manifest import Manifest
-from histolumen.engine.evaluate import evaluate
-from histolumen.engine.model import load
-from histolumen.engine.progress import track
 from histolumen.engine.resume import check_folder
 from histolumen.engine.runlog import read_metrics
 from histolumen.engine.train import train
 from histolumen.errors import DataError, HistolumenError, RunError
 from histolumen.export.files import save_json
+from histolumen.report.measured import known_measurement, measure
 from histolumen.report.plan import Plan
 from histolumen.report.rows import BenchmarkRow
 
@@ -56,16 +54,16 @@ def run_benchmark(plan: Plan, manifest: Manifest, out: Path, say: Say = lambda _
     for number, (name, seed) in enumerate(configs, start=1):
         row = next(row for row in plan.rows if row.name == name)
         folder = run_folder(out, row, seed)
-        finished = _evaluation_path(folder, plan).exists()
-        left = "" if finished or not trained else _left(started, trained, len(configs) - number + 1)
-        say(f"run {number} of {len(configs)}: {name}, seed {seed}{' (done before)' if finished else left}")
+        done = _known(folder, plan, configs[name, seed])
+        left = _left(started, trained, len(configs) - number + 1) if trained else ""
+        say(f"run {number} of {len(configs)}: {name}, seed {seed}{' (done before)' if done else left}")
         try:
             check_folder(folder, configs[name, seed], manifest, resume=True)
-            if not finished:
+            if done is None:
                 train(configs[name, seed], manifest, folder, resume=True, devices="1")
-                _measure(folder, plan, manifest)
+                done = measure(folder, manifest, plan.split, plan.binarise)
                 trained += 1
-            runs.append(_result(folder, plan, row, seed))
+            runs.append(RunResult(row, seed, folder, done, training_seconds(folder)))
         except HistolumenError as error:
             failures.append(f"{name}, seed {seed}: {error}")
             say(f"  left out: {error}")
@@ -78,9 +76,14 @@ def read_benchmark(out: Path) -> BenchmarkResult:
         plan = Plan.model_validate_json((out / _PLAN).read_bytes())
     except (OSError, ValueError) as error:
         raise RunError(f"{out / _PLAN}: not the plan of a benchmark; run `histolumen benchmark` first") from error
-    found = [(row, seed, run_folder(out, row, seed)) for row in plan.rows for seed in plan.seeds]
-    done = [entry for entry in found if _evaluation_path(entry[2], plan).exists()]
-    return BenchmarkResult(plan, [_result(folder, plan, row, seed) for row, seed, folder in done], [])
+    runs = []
+    for row in plan.rows:
+        for seed in plan.seeds:
+            folder = run_folder(out, row, seed)
+            done = _known(folder, plan, plan.config(row, seed))
+            if done is not None:
+                runs.append(RunResult(row, seed, folder, done, training_seconds(folder)))
+    return BenchmarkResult(plan, runs, [])
 
 
 def is_benchmark(folder: Path) -> bool:
@@ -101,24 +104,16 @@ def _check(plan: Plan, manifest: Manifest) -> None:
         raise DataError(f"no image of split '{plan.split}' has a mask; a benchmark of masks needs some")
 
 
-def _evaluation_path(folder: Path, plan: Plan) -> Path:
-    return folder / "evaluation" / f"{plan.split}-{plan.binarise}.json"
+def training_seconds(folder: Path) -> float:
+    """How long the epochs of a run took."""
+    return sum(record["seconds"] for record in read_metrics(folder))
 
 
-def _measure(folder: Path, plan: Plan, manifest: Manifest) -> None:
-    result = evaluate(load(folder), manifest, plan.split, lambda rows: track(rows, "measuring"), binarise=plan.binarise)
-    if result.failures:
-        raise DataError(result.failures[0])
-    save_json(result.as_dict(), _evaluation_path(folder, plan))
-
-
-def _result(folder: Path, plan: Plan, row: BenchmarkRow, seed: int) -> RunResult:
-    path = _evaluation_path(folder, plan)
-    try:
-        evaluation = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path}: cannot be read; delete it and run the benchmark again") from error
-    return RunResult(row, seed, folder, evaluation, sum(record["seconds"] for record in read_metrics(folder)))
+def _known(folder: Path, plan: Plan, config: RunConfig) -> dict[str, Any] | None:
+    """The measurement of a run that needs nothing more."""
+    if len(read_metrics(folder)) < config.train.epochs:
+        return None
+    return known_measurement(folder, plan.split, plan.binarise)
 
 
 def _left(started: float, trained: int, remaining: int) -> str:

@@ -1,0 +1,1 @@
+"""The paper's figures as vector PDF and PNG, in colours that everybody can tell apart."""

@@ -1,0 +1,52 @@
+"""How all figures look, and how they are written."""
+
+import matplotlib
+
+matplotlib.use("Agg")  # no screen needed
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from histolumen.atomic import new_file
+
+# Okabe and Ito: distinct under every common kind of colour blindness
+BLUE, ORANGE, GREEN, PINK, GREY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#555555"
+
+plt.rcParams.update(
+    {
+        "font.size": 9,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.titlesize": 9,
+        "legend.frameon": False,
+        "figure.constrained_layout.use": True,
+        "pdf.fonttype": 42,  # letters stay letters
+        "savefig.dpi": 200,
+    }
+)
+
+
+def panels(rows: int, columns: int, size: tuple[float, float], **options: object) -> tuple[Figure, list[Axes]]:
+    """A figure with rows x columns panels, each of `size` inches; all panels in one list."""
+    figure, grid = plt.subplots(
+        rows,
+        columns,
+        figsize=(size[0] * columns, size[1] * rows),
+        squeeze=False,
+        **options,  # type: ignore[arg-type]
+    )
+    return figure, list(grid.flat)
+
+
+def save(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """Write NAME.pdf and NAME.png."""
+    paths = []
+    for ending in ("pdf", "png"):
+        paths.append(folder / f"{name}.{ending}")
+        with new_file(paths[-1]) as temporary:
+            figure.savefig(temporary, format=ending)
+    plt.close(figure)
+    return paths

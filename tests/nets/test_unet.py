@@ -1,0 +1,22 @@
+import pytest
+import torch
+
+from histolumen.nets.decoder import Decoder
+from histolumen.nets.unet import UNet
+
+
+def test_unet_has_the_papers_number_of_parameters():
+    assert sum(p.numel() for p in UNet().parameters()) == 14_154_706
+
+
+@pytest.mark.parametrize("size", [(64, 64), (50, 90), (33, 47)])
+def test_unet_takes_any_size(size):
+    with torch.no_grad():
+        assert UNet().eval()(torch.rand(1, 3, *size)).shape == (1, 2, *size)
+
+
+@pytest.mark.parametrize(("stride", "factor"), [(4, 1), (16, 4), (32, 8)])
+def test_the_decoder_ends_at_a_quarter_of_the_image(stride, factor):
+    decoder = Decoder(7, stride, width=8).eval()
+    logits = decoder(torch.rand(2, 7, 3, 5), torch.rand(2, 3, 3 * stride, 5 * stride))
+    assert logits.shape == (2, 2, 3 * factor, 5 * factor)
