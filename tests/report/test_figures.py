@@ -1,0 +1,128 @@
+"""Every figure is written as PDF and PNG, and shows what it says."""
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import torch
+
+from histolumen import losses
+from histolumen.errors import DataError, RunError
+from histolumen.report.benchmark import run_benchmark
+from histolumen.report.figures import energies
+from histolumen.report.figures.confusion import draw_confusions
+from histolumen.report.figures.curves import draw_study, draw_training
+from histolumen.report.figures.draw import draw_all
+from histolumen.report.figures.grids import choose
+from histolumen.report.figures.sizes import draw_normal_sizes, draw_sizes
+from histolumen.report.plan import Plan
+from histolumen.report.study import PointResult, StudyPlan
+from histolumen.report.study_points import points_of
+from tiny import TINY
+
+SMALL = tuple(key for key in TINY if not key.startswith("method."))
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    plt.close("all")
+
+
+def names(paths: list[Path]) -> set[str]:
+    for path in paths:
+        start = path.read_bytes()[:8]
+        assert start.startswith(b"%PDF" if path.suffix == ".pdf" else b"\x89PNG")
+    pdf, png = ({path.stem for path in paths if path.suffix == ending} for ending in (".pdf", ".png"))
+    assert pdf == png
+    return pdf
+
+
+def test_the_energies_are_those_of_the_losses():
+    p = np.linspace(0.05, 0.95, 19)
+    logits = torch.tensor(np.log(np.stack([p, 1 - p], axis=1)))
+    eem = [losses.negative_entropy(row[None]).item() for row in logits]
+    sem = [losses.uniform_cross_entropy(row[None]).item() for row in logits]
+    assert energies.negative_entropy(p) == pytest.approx(eem)
+    assert energies.uniform_cross_entropy(p) == pytest.approx(sem)
+
+
+@pytest.mark.parametrize(
+    ("curve", "slope"),
+    [
+        (energies.negative_entropy, energies.entropy_slope),
+        (energies.uniform_cross_entropy, energies.cross_entropy_slope),
+    ],
+)
+def test_the_derivatives_are_derivatives(curve, slope):
+    p, step = np.linspace(0.1, 0.9, 17), 1e-6
+    assert slope(p) == pytest.approx((curve(p + step) - curve(p - step)) / (2 * step), rel=1e-4, abs=1e-6)
+
+
+def test_confusion_shares_are_of_the_true_class():
+    counts = {"true_negative": 30, "false_positive": 10, "false_negative": 5, "true_positive": 15}
+    figure = draw_confusions({"A": counts, "B": counts})
+    shown = [text.get_text() for text in figure.axes[0].texts]
+    assert shown == ["75.0 %", "25.0 %", "25.0 %", "75.0 %"]
+
+
+def evaluation(*shares: tuple[float, float]) -> dict:
+    return {"per_image": [{"true_foreground_share": true, "foreground_share": found} for true, found in shares]}
+
+
+def test_sizes_are_sorted_by_the_true_one():
+    figure = draw_sizes({("A", "test"): evaluation((40, 45), (10, 30))})
+    true = next(line for line in figure.axes[0].lines if line.get_label() == "true")
+    assert list(true.get_ydata()) == [10, 40]
+
+
+def test_normal_sizes_need_normal_samples():
+    assert draw_normal_sizes({("A", "test"): evaluation((40, 45))}) is None
+    figure = draw_normal_sizes({("A", "test"): evaluation((0, 2), (0, 4), (40, 45))})
+    assert figure.axes[0].get_legend().get_texts()[0].get_text() == "mean 3.00 %"
+
+
+def test_training_curves_show_accuracy():
+    records = [{"epoch": e, "loss": {"total": 1.0}, "train": {"error": 40.0}, "valid": {"error": 25.0}} for e in (1, 2)]
+    figure = draw_training({"A": records})
+    assert [line.get_ydata()[0] for line in figure.axes[0].lines] == [60.0, 75.0]
+
+
+def test_study_curves_have_one_panel_per_kind():
+    plan = StudyPlan(study="lambda", recipe="glas-sem")
+    scores = {"error": 0.0, "f1_plus": 70.0, "f1_minus": 60.0, "pxap": 80.0}
+    figure = draw_study(plan, [PointResult(point, scores, 1.0) for point in points_of("lambda")])
+    assert [axes.get_title() for axes in figure.axes] == ["SEM", "EEM"]
+    assert figure.axes[0].get_xscale() == "log"
+    assert len(figure.axes[0].lines) == 3
+
+
+def test_a_run_has_its_figures(tiny_run, tmp_path):
+    said: list[str] = []
+    found = names(draw_all(tiny_run, tmp_path, None, 3, said.append))
+    assert found == {"energies", "training", "confusion", "sizes", "qualitative"}
+    assert "no normal samples" in said[0]
+
+
+def test_a_benchmark_has_its_figures(tiny_manifest, tmp_path):
+    plan = Plan(
+        target="", methods=("all-ones", "cam-avg", "sem"), seeds=(0,), recipe="folder", backbone=None,
+        overrides=(*SMALL, "train.epochs=1"), split="test", binarise="paper",
+    )  # fmt: skip
+    run_benchmark(plan, tiny_manifest, tmp_path / "benchmark")
+    found = names(draw_all(tmp_path / "benchmark", tmp_path / "figures", None, 2, lambda _: None))
+    assert found == {"energies", "training", "confusion", "sizes", "qualitative"}
+
+
+def test_a_folder_of_something_else(tmp_path):
+    with pytest.raises(RunError, match="neither a run nor a benchmark nor a study"):
+        draw_all(tmp_path, tmp_path / "out", None, 3, lambda _: None)
+
+
+def test_the_grid_shows_each_class(tiny_manifest):
+    rows = choose(tiny_manifest.rows, 5)
+    assert [row.label for row in rows] == ["benign"] * 3 + ["malignant"] * 2
+    assert len({row.image for row in rows}) == 5
+    with pytest.raises(DataError, match="no image of this split has a mask"):
+        choose((), 3)
