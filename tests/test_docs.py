@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tiny import TINY
+from tiny import SMALL, TINY
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-SHORT = " ".join(f"--set {override}" for override in TINY)
+
+
+def sets(overrides: tuple[str, ...]) -> str:
+    return " ".join(f"--set {override}" for override in overrides)
 
 
 def commands(page: Path) -> list[str]:
@@ -28,14 +31,17 @@ def workplace(tmp_path, tiny_manifest):
         folder = tmp_path / "my-images" / row.label
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copy(tiny_manifest.image_path(row), folder / f"P{index:02}_a.png")
+        shutil.copy(tiny_manifest.mask_path(row), folder / f"P{index:02}_a_mask.png")
     return tmp_path
 
 
 def shortened(command: str) -> str:
     """The command as written, but trainings run on the tiny network: what is tested is that the way is right."""
-    if " train " in command:
-        return f"{command} {SHORT}"
-    return f"{command} --images 12 {SHORT}" if " demo" in command else command
+    if " benchmark " in command:
+        return f"{command} {sets(SMALL)}"
+    if " train " in command or " study " in command:
+        return f"{command} {sets(TINY)}"
+    return f"{command} --images 12 {sets(TINY)}" if " demo" in command else command
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=lambda page: page.name)

@@ -22,14 +22,7 @@ from histolumen.report.benchmark import read_benchmark, run_benchmark
 from histolumen.report.benchmark_table import benchmark_table, interval
 from histolumen.report.plan import Plan
 from histolumen.report.rows import ROWS
-
-SMALL = (
-    "backbone.name=test_resnet",
-    "backbone.weights=none",
-    "backbone.output_stride=16",
-    "images.short_side=64",
-    "images.crop=64",
-)
+from tiny import SMALL
 
 PLAN = Plan(
     target="",

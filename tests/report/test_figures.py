@@ -19,9 +19,7 @@ from histolumen.report.figures.sizes import draw_normal_sizes, draw_sizes
 from histolumen.report.plan import Plan
 from histolumen.report.study import PointResult, StudyPlan
 from histolumen.report.study_points import points_of
-from tiny import TINY
-
-SMALL = tuple(key for key in TINY if not key.startswith("method."))
+from tiny import SMALL
 
 
 @pytest.fixture(autouse=True)
