@@ -87,7 +87,7 @@ def test_python_in_the_tutorial_runs(tiny_run, workplace):
     code = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "tutorial.md").read_text(), flags=re.DOTALL)
     assert code is not None
     shutil.copytree(tiny_run, workplace / "runs" / "first")
-    image = next((workplace / "my-images" / "benign").iterdir())
+    image = next((workplace / "my-images" / "benign").glob("*_a.png"))
     image.rename(image.with_name("P01_a.png"))
     result = subprocess.run(
         [sys.executable, "-c", code.group(1)], cwd=workplace, capture_output=True, text=True, check=False

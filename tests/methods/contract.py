@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from histolumen.engine.windows import map_runner
 from histolumen.methods.base import Batch, Method
 
 
@@ -42,9 +43,9 @@ class MethodContract:
         if not list(method.parameters()):
             return  # nothing to learn
         total.backward()
-        gradients = [p.grad for p in method.parameters() if p.grad is not None]
-        assert gradients
-        assert all(torch.isfinite(g).all() for g in gradients)
+        gradients = {name: p.grad for name, p in method.named_parameters()}
+        assert [name for name, g in gradients.items() if g is None] == []  # several processes wait for each of them
+        assert all(torch.isfinite(g).all() for g in gradients.values())
 
     def test_a_few_steps_lower_the_loss(self, make):
         method = make(2).train()
@@ -71,8 +72,21 @@ class MethodContract:
                 assert torch.allclose(alone.probs[0], together.probs[index], atol=1e-9)
                 assert torch.allclose(alone.mask[0], together.mask[index], atol=1e-9)
 
+    def test_windows_give_nearly_what_the_whole_image_gives(self, make):
+        method = make(2).eval()
+        images = torch.rand(1, 3, 96, 160) * torch.linspace(0.2, 1, 160)
+        with torch.inference_mode():
+            whole = method.predict(images)
+            windowed = method.predict(images, map_runner(96, 160, whole_pixels=1, window=64))
+        assert windowed.mask.shape == whole.mask.shape
+        assert windowed.probs.shape == whole.probs.shape
+        assert torch.allclose(windowed.probs, whole.probs, atol=0.1)
+        assert (windowed.mask - whole.mask).abs().mean() < 0.2
+
     def test_saved_weights_predict_the_same(self, make):
         method, other = make(2), make(2)
+        for parameter in method.parameters():
+            parameter.data.mul_(1.1)
         method.losses(self.batch(4, 2))  # moves running statistics
         method.end_epoch()
         other.load_state_dict(method.state_dict())

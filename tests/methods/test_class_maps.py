@@ -42,11 +42,12 @@ def test_chosen_takes_each_images_own_class():
 
 
 @pytest.mark.parametrize("classes", [2, 3, 5])
-def test_lead_is_not_negative_exactly_where_a_class_wins(classes):
+def test_lead_is_positive_exactly_where_a_class_wins(classes):
     maps = torch.rand(4, classes, 6, 5)
     winner = maps.argmax(1, keepdim=True)
     expected = torch.zeros_like(maps, dtype=torch.bool).scatter(1, winner, True)
-    assert torch.equal(lead(maps) >= 0, expected)
+    assert torch.equal(lead(maps) > 0, expected)
+    assert (lead(torch.zeros(1, classes, 2, 2)) == 0).all()  # nobody wins a tie
 
 
 def test_the_mask_is_the_predicted_classs_map_stretched_to_the_unit_range():

@@ -17,7 +17,7 @@ FORMS = {
     "grad_cam": ({},),
     "layer_cam": ({}, {"stride": 4, "alignment": "centres"}),
     "maxmin": ({"background": "sem"}, {"background": "eem", "foreground": False}, {"background": "none"}),
-    "negev": ({"warmup": 0}, {"warmup": 0, "negative_class": 0}),
+    "negev": ({"warmup": 0}, {"warmup": 0, "negative_class": "class 0"}),
     "pn": ({},),
     "unet": ({},),
     "wildcat": ({},),

@@ -24,17 +24,18 @@ def test_all_ones_marks_everything_and_has_nothing_to_learn():
 
 def test_deep_mil_attention_is_a_weighting_of_positions_per_class():
     method = tiny_method("deep_mil", classes=3)
-    scores, attention = method._judge(torch.rand(2, method.backbone.channels, 4, 6))
+    scores, attention = method._judge(torch.rand(2, 6, 4, 6))
     assert scores.shape == (2, 3)
     assert torch.allclose(attention.mean((2, 3)), torch.ones(2, 3), atol=1e-5)
 
 
-def test_deep_mil_scores_are_those_of_the_attended_average():
-    method = tiny_method("deep_mil").double()
-    features = torch.rand(1, method.backbone.channels, 2, 2, dtype=torch.float64)
-    scores, attention = method._judge(features)
+def test_deep_mil_scores_are_the_classifiers_opinion_of_the_attended_average():
+    method = tiny_method("deep_mil").double().eval()
+    X = torch.rand(1, 3, 64, 64, dtype=torch.float64)
+    features = method.backbone(X)
+    scores, attention = method._judge(method._maps(X))
     for c in range(2):
-        average = (features * attention[:, c : c + 1] / 4).sum((2, 3))
+        average = (features * attention[:, c : c + 1]).mean((2, 3))
         assert torch.allclose(method.classifier(average)[:, c], scores[:, c])
 
 
@@ -109,7 +110,7 @@ class TestNegev:
         assert touched == {"decoder"}
 
     def test_evidence_waits_for_the_classifier(self):
-        method = tiny_method("negev", warmup=2)
+        method = tiny_method("negev", warmup=0.2)
         values = []
         for _ in range(3):
             values.append(method.losses(batch()).terms["evidence"].item())
@@ -124,7 +125,7 @@ class TestNegev:
         assert method._sample(-evidence).max() < 20
 
     def test_every_pixel_of_a_negative_image_is_background(self):
-        method = tiny_method("negev", warmup=0, negative_class=1)
+        method = tiny_method("negev", warmup=0, negative_class="class 1")
         logits = torch.zeros(1, 2, 16, 24)
         logits[:, 0] = 100  # all background, and sure of it
         negative = Batch(torch.rand(1, 3, 64, 96), torch.tensor([1]))
@@ -134,5 +135,22 @@ class TestNegev:
         assert method._evidence(logits, maps, positive).item() > 10
 
     def test_a_negative_class_that_does_not_exist(self):
-        with pytest.raises(ConfigError, match="only 2 classes"):
-            tiny_method("negev", negative_class=2)
+        with pytest.raises(ConfigError, match="no class 'class 2'"):
+            tiny_method("negev", negative_class="class 2")
+
+    def test_an_epoch_of_the_warm_up_is_not_chosen(self):
+        method = tiny_method("negev", warmup=0.2)
+        found = []
+        for _ in range(3):
+            found.append(method.ready)
+            method.end_epoch()
+        assert found == [False, False, True]
+
+    def test_features_that_reach_beyond_the_image_do_not_shift_the_mask(self):
+        method = tiny_method("negev").eval()
+        images = torch.rand(1, 3, 64, 90)
+        beyond = torch.cat([images, images[..., -1:].expand(-1, -1, -1, 6)], dim=3)
+        with torch.no_grad():
+            features = method.backbone(method.backbone.normalise(beyond))
+            cut, whole = (method.decoder(features, method.backbone.normalise(x)) for x in (images, beyond))
+        assert torch.allclose(cut, whole, atol=1e-5)

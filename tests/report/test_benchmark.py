@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from histolumen.data.image import read_mask
 from histolumen.data.manifest import Manifest
@@ -70,7 +71,7 @@ def scores_of(out: Path) -> list[list[str]]:
 def test_every_method_has_its_line(whole):
     out, printed = whole
     header, *lines = table_of(out)
-    assert header[:6] == ["method", "error", "F1+", "F1-", "PxAP", "min/run"]
+    assert header == ["method", "error", "F1+", "F1-", "PxAP", "min/run", "binarised"]
     assert [line[0] for line in lines] == [row.title for row in ROWS]
     assert f"run {len(ROWS)} of {len(ROWS)}" in printed
     assert {path.name for path in out.glob("table.*")} == {"table.txt", "table.csv", "table.tex", "table.html"}
@@ -86,7 +87,8 @@ def test_all_ones_equals_the_closed_form(whole, tiny_manifest):
     part = tiny_manifest.split("test")
     shares = [read_mask(part.mask_path(row), (64, 64)).mean() for row in part.rows]
     expected = 100 * np.mean([2 * a / (1 + a) for a in shares])
-    measured = json.loads((whole[0] / "runs" / "all-ones-seed0" / "evaluation" / "test-honest.json").read_text())
+    run = whole[0] / "runs" / "all-ones-seed0"
+    measured = json.loads((run / "evaluation" / "measured-test-honest.json").read_text())
     assert measured["f1_plus"] == pytest.approx(expected)
     assert measured["f1_minus"] == 0
     assert "error" not in measured
@@ -113,6 +115,28 @@ def test_another_binarisation_measures_again_but_does_not_train(whole, tiny_mani
     assert result.returncode == 0, result.stderr
     assert "with the image's true label" in result.stdout
     assert {path: path.stat().st_mtime_ns for path in out.glob("runs/*/last/*")} == before
+    assert scores_of(out) == scores_of(whole[0])  # the other table is untouched
+    assert "honest" not in (out / "table-paper.csv").read_text()
+
+
+def test_a_longer_run_does_not_stand_for_a_shorter_one(tiny_manifest, tmp_path):
+    run_benchmark(PLAN, tiny_manifest, tmp_path)
+    shorter = tmp_path / "benchmark.json"
+    shorter.unlink()
+    result = run_benchmark(PLAN.model_copy(update={"overrides": (*SMALL, "train.epochs=1")}), tiny_manifest, tmp_path)
+    assert result.runs == []
+    assert "was trained for 2 epochs, not 1" in result.failures[0]
+
+
+def test_new_masks_are_measured_anew(tiny_manifest, tmp_path):
+    data = tmp_path / "data"
+    shutil.copytree(tiny_manifest.root, data)
+    manifest = replace(tiny_manifest, root=data)
+    before = run_benchmark(PLAN, manifest, tmp_path / "out").runs[0].evaluation["true_foreground_share"]
+    for row in manifest.split("test").rows:
+        Image.new("L", (64, 64), 255).save(manifest.mask_path(row))
+    after = run_benchmark(PLAN, manifest, tmp_path / "out").runs[0].evaluation["true_foreground_share"]
+    assert before < after == 100
 
 
 def test_killed_half_way_it_goes_on_and_gives_the_same_table(tiny_manifest, tmp_path):

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from histolumen import losses
+from histolumen.data.manifest import Manifest
 from histolumen.errors import DataError, RunError
 from histolumen.report.benchmark import run_benchmark
 from histolumen.report.figures import energies
@@ -17,7 +18,8 @@ from histolumen.report.figures.draw import draw_all
 from histolumen.report.figures.grids import choose
 from histolumen.report.figures.sizes import draw_normal_sizes, draw_sizes
 from histolumen.report.plan import Plan
-from histolumen.report.study import PointResult, StudyPlan
+from histolumen.report.study import PointResult
+from histolumen.report.study_plan import StudyPlan
 from histolumen.report.study_points import points_of
 from tiny import SMALL
 
@@ -119,8 +121,8 @@ def test_a_folder_of_something_else(tmp_path):
 
 
 def test_the_grid_shows_each_class(tiny_manifest):
-    rows = choose(tiny_manifest.rows, 5)
+    rows = choose(tiny_manifest, 5)
     assert [row.label for row in rows] == ["benign"] * 3 + ["malignant"] * 2
     assert len({row.image for row in rows}) == 5
     with pytest.raises(DataError, match="no image of this split has a mask"):
-        choose((), 3)
+        choose(Manifest((), tiny_manifest.root), 3)

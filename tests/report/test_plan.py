@@ -1,6 +1,6 @@
 import pytest
 
-from histolumen.errors import ConfigError
+from histolumen.errors import ConfigError, RunError
 from histolumen.report.plan import Plan
 from histolumen.report.rows import find_rows
 
@@ -40,7 +40,19 @@ def test_the_recipes_own_method_keeps_its_settings_but_not_its_kind():
 def test_maps_lie_over_the_image_as_the_recipe_says():
     assert config("cam-avg").method.alignment == "corners"
     assert config("cam-avg", recipe="glas-cpu").method.alignment == "centres"
-    assert config("negev", recipe="glas-cpu").method.warmup == 6  # not that of a recipe of 160 epochs
+
+
+def test_a_folder_keeps_the_methods_and_seeds_of_earlier_calls():
+    earlier, now = Plan(**{**BASE, "methods": ("sem",), "seeds": (1,)}), Plan(**{**BASE, "methods": ("cam-avg",)})
+    both = now.joined(earlier)
+    assert [row.name for row in both.rows] == ["cam-avg", "sem"]
+    assert both.seeds == (0, 1)
+    with pytest.raises(RunError, match="recipe None, not 'glas-cpu'"):
+        Plan(**{**BASE, "recipe": "glas-cpu"}).joined(earlier)
+
+
+def test_all_ones_is_not_trained():
+    assert config("all-ones", recipe="glas-cpu").train.epochs == 1
 
 
 def test_backbone_and_overrides_reach_every_run():

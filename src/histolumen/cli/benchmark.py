@@ -40,13 +40,14 @@ def benchmark(
     from histolumen.report.benchmark import run_benchmark
     from histolumen.report.benchmark_table import benchmark_table
     from histolumen.report.plan import NAMED, Plan
+    from histolumen.report.rows import find_rows
     from histolumen.report.tables import as_text, save_tables
 
     named = target in NAMED
     path = (data or Path(f"{target}.csv")) if named else Path(target)
     plan = Plan(
         target=target if named else "",
-        methods=tuple(methods or ()),
+        methods=tuple(row.name for row in find_rows(methods or ())),
         seeds=tuple(dict.fromkeys(seeds or [0])),
         recipe=recipe if named else recipe or "folder",
         backbone=backbone,
@@ -58,8 +59,9 @@ def benchmark(
     check_trainable(manifest, path)
     result = run_benchmark(plan, manifest, out, typer.echo)
     table = benchmark_table(result)
+    name = "table" if binarise == "honest" else f"table-{binarise}"
     typer.echo("\n" + as_text(table))
-    typer.echo(f"written: {', '.join(str(path) for path in save_tables(table, out, 'table'))}")
+    typer.echo(f"written: {', '.join(str(path) for path in save_tables(table, out, name))}")
     for failure in result.failures:
         typer.echo(f"left out: {failure}", err=True)
     if result.failures:

@@ -7,8 +7,8 @@ from typer.core import TyperCommand
 
 _MANY = {
     "--seeds": re.compile(r"\d+"),
-    "--methods": re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*"),
-    "--kinds": re.compile(r"[a-z]+"),
+    "--methods": re.compile(r"(?!glas$|camelyon16$)[a-z][a-z0-9]*([-_][a-z0-9]+)*"),
+    "--kinds": re.compile(r"sem|eem"),
 }
 
 

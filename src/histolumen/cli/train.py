@@ -18,7 +18,7 @@ def train(
     nodes: Annotated[int, typer.Option(min=1, help="Machines.")] = 1,
     images: Annotated[Path | None, typer.Option(help="Where the images are, if they have moved.")] = None,
 ) -> None:
-    """Train a model from labelled images; masks are not read."""
+    """Train a model from labelled images. Masks are not read, but by U-Net, which is supervised."""
     from histolumen.config import load_config
     from histolumen.data.manifest import check_trainable, read_manifest
     from histolumen.engine import train as training

@@ -54,6 +54,17 @@ class Manifest:
         """Where the mask of `row` is, if it has one."""
         return self.root / row.mask if row.mask else None
 
+    @property
+    def masked_labels(self) -> set[str]:
+        """Classes of which at least one image has a mask."""
+        return {row.label for row in self.rows if row.mask}
+
+    def knows_mask(self, row: Row) -> bool:
+        """Whether the true mask of `row` is known: from a file or, in a class without any while others have some
+        (normal tissue), to be empty."""
+        labels = self.masked_labels
+        return bool(row.mask) or (bool(labels) and row.label not in labels)
+
     def write(self, path: Path) -> None:
         """Write as CSV; the root is kept, relative to the manifest, when that lies elsewhere."""
         root = _relative(self.root, path.parent)

@@ -95,14 +95,13 @@ def evaluate(
     unknown = {row.label for row in part.rows} - set(model.classes)
     if unknown:
         raise DataError(f"label '{sorted(unknown)[0]}' is not known to the model, whose classes are {model.classes}")
-    masked_labels = {row.label for row in part.rows if row.mask}
     results, failures = [], []
     for row in track(part.rows):
         try:
             path = part.image_path(row)
             image = read_image(path)
             refuse_narrow(image.shape, path)
-            truth = _truth(part, row, image.shape[:2], masked_labels)
+            truth = true_mask(part, row, image.shape[:2])
         except ImageError as error:
             failures.append(str(error))
             continue
@@ -136,13 +135,12 @@ def image_record(result: ImageResult) -> dict[str, object]:
     return record
 
 
-def _truth(part: Manifest, row: Row, size: tuple[int, ...], masked_labels: set[str]) -> np.ndarray | None:
+def true_mask(part: Manifest, row: Row, size: tuple[int, ...]) -> np.ndarray | None:
+    """The true foreground [H, W] of an image of `size`, empty for a class without lesion; None where it is unknown."""
     path = part.mask_path(row)
     if path is not None:
         return read_mask(path, (size[0], size[1]))
-    if masked_labels and row.label not in masked_labels:  # a class without lesion: nothing to mark
-        return np.zeros(size[:2], bool)
-    return None
+    return np.zeros(size[:2], bool) if part.knows_mask(row) else None
 
 
 def _scores(results: list[ImageResult], *, with_error: bool) -> dict[str, Score]:

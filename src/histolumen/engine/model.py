@@ -45,7 +45,7 @@ class Prediction:
         if self.evidence is None:
             return self.mask
         own = self.evidence[list(self.probabilities).index(label)][None, None]
-        return _original_size(own, self.soft_mask.shape) >= 0
+        return _original_size(own, self.soft_mask.shape) > 0
 
     @property
     def foreground_share(self) -> float:

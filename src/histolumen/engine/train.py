@@ -83,9 +83,12 @@ class _Run:
         self.method = build_method(config.method, build_backbone(config.backbone), len(self.classes))
         torch.manual_seed(config.seed * 1009 + fabric.global_rank)  # but dropout of its own
         self.optimizer = build_optimizer(self.method, config.train)
+        self.method.begin(config.train.epochs, self.classes)
         training = manifest.split("train")
-        if self.method.reads_masks and not any(row.mask for row in training.rows):
-            raise DataError(f"{manifest.root}: {config.method.name} learns from masks, and no training image has one")
+        if self.method.reads_masks:
+            training = replace(training, rows=tuple(row for row in training.rows if training.knows_mask(row)))
+            if not training.rows:
+                raise DataError(f"{manifest.root}: {config.method.name} needs masks, and no training image has one")
         images = TrainingImages(training, self.classes, config.images, config.seed, with_masks=self.method.reads_masks)
         own_batch = config.train.batch_size // fabric.world_size
         self.sampler = EpochSampler(len(images), own_batch, config.seed, fabric.global_rank, fabric.world_size)
@@ -195,7 +198,8 @@ class _Run:
 
         `best/` holds sigma and t as they were in the epoch it is chosen for; `last/` is ready for the next epoch.
         """
-        progress = progress.after(epoch, epoch_score(self.config.train.select, epoch, validation))
+        score = epoch_score(self.config.train.select, epoch, validation) if self.method.ready else -math.inf
+        progress = progress.after(epoch, score)
         card = ModelCard(self.config, self.classes, epoch + 1, validation.as_dict() if validation else {})
         if progress.best_epoch == progress.epochs and self.fabric.is_global_zero:
             save_model(self.out / "best", self.method, card)

@@ -1,6 +1,6 @@
 """What every method is to the engine, and the registry that finds one by name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
@@ -26,7 +26,7 @@ class Output:
 
     `probs` are class probabilities [B, C]; `mask` is the soft foreground [B, 1, H, W] in [0, 1] at the input's size.
     `evidence` [B, C, H, W], where a method has it, is the paper's way to binarise its rivals: were the image of class
-    c, its foreground would be where map c is not negative.
+    c, its foreground would be where map c is positive.
     """
 
     probs: Tensor
@@ -60,6 +60,14 @@ class Method(nn.Module):
     """False: `probs` are uniform and mean nothing."""
 
     backbone: Backbone
+
+    @property
+    def ready(self) -> bool:
+        """Whether an epoch may be chosen as the best one: False while a part has not begun to learn."""
+        return True
+
+    def begin(self, epochs: int, classes: Sequence[str]) -> None:
+        """Told before training, or going on with it, how long it is and what the classes are called."""
 
     def losses(self, batch: Batch) -> Losses:
         """What a batch of training images costs."""

@@ -54,9 +54,13 @@ class ClassMapMethod(Method):
 
     def answer(self, maps: Tensor, probs: Tensor, images: Tensor) -> Output:
         """The map of the most probable class, stretched to [0, 1], is the mask."""
+        return Output(probs, *self.masks(maps, probs, images))
+
+    def masks(self, maps: Tensor, probs: Tensor, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Soft mask [B, 1, H, W] and evidence [B, C, H, W] of `Output`."""
         height, width = images.shape[2:]
         enlarged = enlarge(maps, (height, width), self.grid())
-        return Output(probs, min_max(chosen(enlarged, probs.argmax(1))), lead(enlarged))
+        return min_max(chosen(enlarged, probs.argmax(1))), lead(enlarged)
 
     def grid(self) -> Grid | None:
         """How the maps lie over the image."""
@@ -69,6 +73,6 @@ def chosen(maps: Tensor, classes: Tensor) -> Tensor:
 
 
 def lead(maps: Tensor) -> Tensor:
-    """By how much each class map exceeds all others: not negative where it is the largest, the paper's foreground."""
+    """By how much each class map exceeds all others: positive where it is the largest, the paper's foreground."""
     first, second = maps.topk(2, dim=1).values.split(1, dim=1)
     return maps - torch.where(maps == first, second, first)

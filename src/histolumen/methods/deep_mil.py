@@ -5,6 +5,7 @@ from typing import Literal
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from histolumen import losses
 from histolumen.methods.base import Batch, Losses, MapRunner, Method, Output, at_once, register
@@ -38,19 +39,28 @@ class DeepMil(Method):
         self.classifier = nn.Linear(backbone.channels, classes)
 
     def losses(self, batch: Batch) -> Losses:
-        scores, _ = self._judge(self.backbone(self.backbone.normalise(batch.images)))
+        scores, _ = self._judge(self._maps(self.backbone.normalise(batch.images)))
         return Losses({"classification": losses.cross_entropy(scores, batch.labels)}, scores)
 
     def predict(self, images: Tensor, run: MapRunner = at_once) -> Output:
-        scores, attention = self._judge(run(self.backbone, self.backbone.normalise(images)))
+        scores, attention = self._judge(run(self._maps, self.backbone.normalise(images)))
         probs = scores.softmax(1)
         height, width = images.shape[2:]
         enlarged = enlarge(attention, (height, width), self.settings.grid(self.backbone))
         return Output(probs, min_max(chosen(enlarged, probs.argmax(1))), evidence=enlarged - 1)
 
-    def _judge(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores [B, C], and attention [B, C, h, w] in units of its mean: above 1 is the paper's foreground."""
-        attention = self.attention(features).flatten(2).softmax(2)  # [B, C, positions]
-        averages = attention @ features.flatten(2).transpose(1, 2)  # [B, C, channels]
-        scores = torch.einsum("bck,ck->bc", averages, self.classifier.weight) + self.classifier.bias
-        return scores, (attention * attention.shape[2]).unflatten(2, features.shape[2:])
+    def _maps(self, X: Tensor) -> Tensor:
+        """Before the softmax: how much each class looks at a position, and what it would say of it [B, 2 C, h, w]."""
+        features = self.backbone(X)
+        opinions = F.conv2d(features, self.classifier.weight[:, :, None, None])
+        return torch.cat([self.attention(features), opinions], dim=1)
+
+    def _judge(self, maps: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores [B, C], and attention [B, C, h, w] in units of its mean: above 1 is the paper's foreground.
+
+        The classifier is linear: its opinion of the attended average is the attended average of its opinions.
+        """
+        looks, opinions = maps.flatten(2).chunk(2, dim=1)
+        attention = looks.softmax(2)
+        scores = (attention * opinions).sum(2) + self.classifier.bias
+        return scores, (attention * attention.shape[2]).unflatten(2, maps.shape[2:])

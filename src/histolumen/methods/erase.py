@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from histolumen import losses
 from histolumen.methods.base import Batch, Losses, MapRunner, Output, at_once, register
 from histolumen.methods.class_maps import ClassMapMethod, MapSettings, chosen
-from histolumen.nets.backbones import Backbone
 from histolumen.nets.batchnorm import Case
 from histolumen.nets.geometry import enlarge, min_max
 
@@ -31,9 +30,6 @@ class Erase(ClassMapMethod):
 
     settings: EraseSettings
 
-    def __init__(self, settings: EraseSettings, backbone: Backbone, classes: int):
-        super().__init__(settings, backbone, classes)
-
     def make_head(self, channels: int, classes: int) -> nn.Module:
         return nn.Conv2d(channels, classes, kernel_size=1, bias=False)
 
@@ -42,31 +38,32 @@ class Erase(ClassMapMethod):
 
     def losses(self, batch: Batch) -> Losses:
         X = self.backbone.normalise(batch.images)
-        terms, first = {}, None
-        for number in range(1, self.settings.rounds + 1):
-            maps = self._maps(X, number)
-            scores = self.scores(maps)
-            first = scores if first is None else first
-            terms[f"round {number}"] = losses.cross_entropy(scores, batch.labels) / self.settings.rounds
+        rounds = []
+        while True:
+            maps = self._maps(X, first=not rounds)
+            rounds.append(self.scores(maps))
+            if len(rounds) == self.settings.rounds:
+                break
             X = self._erase(X, self._activation(maps.detach(), batch.labels, X))
-        return Losses(terms, first)
+        share = 1 / len(rounds)
+        terms = {f"round {k}": share * losses.cross_entropy(scores, batch.labels) for k, scores in enumerate(rounds, 1)}
+        return Losses(terms, rounds[0])
 
     def predict(self, images: Tensor, run: MapRunner = at_once) -> Output:
         X = self.backbone.normalise(images)
-        joined: Output | None = None
-        for number in range(1, self.settings.rounds + 1):
-            maps = run(lambda x, number=number: self._maps(x, number), X)
-            probs = self.scores(maps).softmax(1) if joined is None else joined.probs
-            found = self.answer(maps, probs, X)
-            X = self._erase(X, found.mask)
-            joined = found if joined is None else _union(joined, found)
-        if joined is None:
-            raise ValueError("there is at least one round")
-        return joined
+        maps = run(lambda x: self._maps(x, first=True), X)
+        probs = self.scores(maps).softmax(1)
+        rounds = [self.masks(maps, probs, X)]
+        while len(rounds) < self.settings.rounds:
+            found, _ = rounds[-1]
+            X = self._erase(X, found)
+            rounds.append(self.masks(run(lambda x: self._maps(x, first=False), X), probs, X))
+        mask, evidence = (torch.stack(each).amax(0) for each in zip(*rounds, strict=True))
+        return Output(probs, mask, evidence)
 
-    def _maps(self, X: Tensor, number: int) -> Tensor:
+    def _maps(self, X: Tensor, *, first: bool) -> Tensor:
         """Images with holes have statistics of their own."""
-        return self.maps(self.backbone(X, Case.WHOLE if number == 1 else Case.FOREGROUND))
+        return self.maps(self.backbone(X, Case.WHOLE if first else Case.FOREGROUND))
 
     def _activation(self, maps: Tensor, classes: Tensor, X: Tensor) -> Tensor:
         height, width = X.shape[2:]
@@ -74,9 +71,3 @@ class Erase(ClassMapMethod):
 
     def _erase(self, X: Tensor, activation: Tensor) -> Tensor:
         return X * (activation < 1 - self.settings.share)
-
-
-def _union(one: Output, other: Output) -> Output:
-    if one.evidence is None or other.evidence is None:
-        raise ValueError("class maps always come with evidence")
-    return Output(one.probs, torch.maximum(one.mask, other.mask), torch.maximum(one.evidence, other.evidence))

@@ -23,12 +23,18 @@ class GradCam(CamAvg):
     """Trained as CAM-Avg; the maps come from gradients with respect to the last features."""
 
     def predict(self, images: Tensor, run: MapRunner = at_once) -> Output:
-        features = run(self.backbone, self.backbone.normalise(images))
+        both = run(self._class_and_gradient_maps, self.backbone.normalise(images))
+        class_maps, gradient_maps = both.chunk(2, dim=1)
+        return self.answer(gradient_maps, self.scores(class_maps).softmax(1), images)
+
+    def _class_and_gradient_maps(self, X: Tensor) -> Tensor:
+        """[B, 2 C, h, w]. A score is a mean over positions, so windows of an image give parts of its maps."""
+        features = self.backbone(X)
         with torch.inference_mode(mode=False), torch.enable_grad():
             features = features.detach().clone().requires_grad_()
-            scores = self.scores(self.maps(features))
-            gradients = class_gradients(scores, features)
-        return self.answer(grad_cam(features.detach(), gradients), scores.detach().softmax(1), images)
+            class_maps = self.maps(features)
+            gradients = class_gradients(self.scores(class_maps), features)
+        return torch.cat([class_maps.detach(), grad_cam(features.detach(), gradients)], dim=1)
 
 
 def class_gradients(scores: Tensor, activations: Tensor) -> Tensor:

@@ -47,17 +47,18 @@ class LayerCam(CamAvg):
         return own if self.settings.grid(self.backbone) else None
 
     def predict(self, images: Tensor, run: MapRunner = at_once) -> Output:
-        X = self.backbone.normalise(images)
-        scores = self.scores(run(lambda x: self.maps(self.backbone(x)), X))
-        return self.answer(run(self._layer_maps, X), scores.softmax(1), images)
+        both = run(self._class_and_layer_maps, self.backbone.normalise(images))
+        class_maps, layer_maps = both.chunk(2, dim=1)
+        return self.answer(layer_maps, self.scores(class_maps).softmax(1), images)
 
-    def _layer_maps(self, X: Tensor) -> Tensor:
-        """LayerCAM of all classes. The score is a mean over positions, so windows of an image give parts of its map."""
+    def _class_and_layer_maps(self, X: Tensor) -> Tensor:
+        """[B, 2 C, h, w] at the layer's resolution; a mean over positions does not change by repeating them."""
         with torch.inference_mode(mode=False), torch.enable_grad(), tapped(self.backbone.trunk, self.layer) as outputs:
-            scores = self.scores(self.maps(self.backbone(X.detach().clone())))
+            class_maps = self.maps(self.backbone(X.detach().clone()))
             activations = outputs[-1]
-            gradients = class_gradients(scores, activations)
-        return layer_cam(activations.detach(), gradients)
+            gradients = class_gradients(self.scores(class_maps), activations)
+        maps = layer_cam(activations.detach(), gradients)
+        return torch.cat([F.interpolate(class_maps.detach(), size=maps.shape[2:], mode="nearest"), maps], dim=1)
 
 
 def layer_cam(activations: Tensor, gradients: Tensor) -> Tensor:

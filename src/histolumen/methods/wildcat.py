@@ -7,7 +7,6 @@ from torch import Tensor
 
 from histolumen.methods.base import register
 from histolumen.methods.class_maps import ClassMapMethod, MapSettings
-from histolumen.nets.backbones import Backbone
 from histolumen.nets.pooling import WildcatHead
 
 
@@ -34,9 +33,6 @@ class Wildcat(ClassMapMethod):
 
     settings: WildcatSettings
     head: WildcatHead
-
-    def __init__(self, settings: WildcatSettings, backbone: Backbone, classes: int):
-        super().__init__(settings, backbone, classes)
 
     def make_head(self, channels: int, classes: int) -> WildcatHead:
         s = self.settings

@@ -22,17 +22,22 @@ def layer_of_stride(network: nn.Module, stride: int) -> str:
 
     def note(name: str) -> Any:
         def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
-            if isinstance(output, Tensor) and output.ndim == 4 and output.shape[2] == _PROBE // stride:
+            wanted = (_PROBE // stride,) * 2
+            if isinstance(output, Tensor) and output.ndim == 4 and output.shape[2:] == wanted:
                 found.append(name)
 
         return hook
 
     handles = [module.register_forward_hook(note(name)) for name, module in network.named_modules() if name]
     was_training = network.training
-    network.eval()(torch.zeros(1, 3, _PROBE, _PROBE))
-    network.train(was_training)
-    for handle in handles:
-        handle.remove()
+    try:
+        network.eval()(torch.zeros(1, 3, _PROBE, _PROBE))
+    except (AssertionError, RuntimeError) as error:
+        raise ConfigError(f"this backbone does not take images of any size ({error}); choose another") from error
+    finally:
+        network.train(was_training)
+        for handle in handles:
+            handle.remove()
     if not found:
         raise ConfigError(f"this backbone has no layer of stride {stride}; choose another method.stride")
     outermost = min(name.count(".") for name in found)

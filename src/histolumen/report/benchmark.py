@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from histolumen.config import RunConfig
-from histolumen.data.manifest import Manifest
+from histolumen.data.manifest import Manifest, read_manifest
 from histolumen.engine.resume import check_folder
-from histolumen.engine.runlog import read_metrics
 from histolumen.engine.train import train
-from histolumen.errors import DataError, HistolumenError, RunError
+from histolumen.errors import HistolumenError, RunError
 from histolumen.export.files import save_json
-from histolumen.report.measured import known_measurement, measure
+from histolumen.report.measured import check_measurable, finished_measurement, measure, training_seconds
 from histolumen.report.plan import Plan
 from histolumen.report.rows import BenchmarkRow
 
@@ -34,7 +33,7 @@ class RunResult:
 
 @dataclass(frozen=True)
 class BenchmarkResult:
-    """All runs of a plan, and what went wrong with those that are missing."""
+    """All finished runs of a plan, and what went wrong with those that are missing."""
 
     plan: Plan
     runs: list[RunResult]
@@ -44,45 +43,39 @@ class BenchmarkResult:
 def run_benchmark(plan: Plan, manifest: Manifest, out: Path, say: Say = lambda _: None) -> BenchmarkResult:
     """Do what is still to be done of `plan` in folder `out`.
 
-    A run that fails is reported and left out; the others go on.
+    A run that fails is reported and left out; the others go on. What the folder holds from earlier calls, other methods
+    and seeds, is part of the result.
     """
-    _check(plan, manifest)
-    configs = {(row.name, seed): plan.config(row, seed) for row in plan.rows for seed in plan.seeds}  # errors first
-    save_json(plan.model_dump(mode="json"), out / _PLAN)
-    runs, failures = [], []
+    check_measurable(manifest, plan.split)
+    jobs = [(row, seed, plan.config(row, seed)) for row in plan.rows for seed in plan.seeds]  # errors come first
+    whole = plan.joined(_read_plan(out)) if is_benchmark(out) else plan
+    save_json(whole.model_dump(mode="json"), out / _PLAN)
+    failures = []
     started, trained = time.monotonic(), 0
-    for number, (name, seed) in enumerate(configs, start=1):
-        row = next(row for row in plan.rows if row.name == name)
+    for number, (row, seed, config) in enumerate(jobs, start=1):
         folder = run_folder(out, row, seed)
-        done = _known(folder, plan, configs[name, seed])
-        left = _left(started, trained, len(configs) - number + 1) if trained else ""
-        say(f"run {number} of {len(configs)}: {name}, seed {seed}{' (done before)' if done else left}")
+        place = f"run {number} of {len(jobs)}: {row.name}, seed {seed}"
         try:
-            check_folder(folder, configs[name, seed], manifest, resume=True)
-            if done is None:
-                train(configs[name, seed], manifest, folder, resume=True, devices="1")
-                done = measure(folder, manifest, plan.split, plan.binarise)
-                trained += 1
-            runs.append(RunResult(row, seed, folder, done, training_seconds(folder)))
-        except HistolumenError as error:
-            failures.append(f"{name}, seed {seed}: {error}")
-            say(f"  left out: {error}")
-    return BenchmarkResult(plan, runs, failures)
+            check_folder(folder, config, manifest, resume=True)
+            if finished_measurement(folder, manifest, plan.split, plan.binarise, config.train.epochs) is not None:
+                say(f"{place} (done before)")
+                continue
+            say(place + (_left(started, trained, len(jobs) - number + 1) if trained else ""))
+            train(config, manifest, folder, resume=True, devices="1")
+            measure(folder, manifest, plan.split, plan.binarise)
+            trained += 1
+        except (HistolumenError, RuntimeError, OSError) as error:  # a run without memory or disk, too, is only one run
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            failures.append(f"{row.name}, seed {seed}: {reason}")
+            say(f"  left out: {reason}")
+    return BenchmarkResult(whole, _finished(whole, manifest, out), failures)
 
 
 def read_benchmark(out: Path) -> BenchmarkResult:
     """The finished runs of a benchmark folder."""
-    try:
-        plan = Plan.model_validate_json((out / _PLAN).read_bytes())
-    except (OSError, ValueError) as error:
-        raise RunError(f"{out / _PLAN}: not the plan of a benchmark; run `histolumen benchmark` first") from error
-    runs = []
-    for row in plan.rows:
-        for seed in plan.seeds:
-            folder = run_folder(out, row, seed)
-            done = _known(folder, plan, plan.config(row, seed))
-            if done is not None:
-                runs.append(RunResult(row, seed, folder, done, training_seconds(folder)))
+    plan = _read_plan(out)
+    manifests = sorted(out.glob("runs/*/manifest.csv"))
+    runs = _finished(plan, read_manifest(manifests[0]), out) if manifests else []
     return BenchmarkResult(plan, runs, [])
 
 
@@ -96,24 +89,29 @@ def run_folder(out: Path, row: BenchmarkRow, seed: int) -> Path:
     return out / "runs" / f"{row.name}-seed{seed}"
 
 
-def _check(plan: Plan, manifest: Manifest) -> None:
-    if not manifest.split(plan.split).rows:
-        present = sorted({row.split for row in manifest.rows})
-        raise DataError(f"the manifest has no image in split '{plan.split}'; give --split {' or '.join(present)}")
-    if not any(row.mask for row in manifest.split(plan.split).rows):
-        raise DataError(f"no image of split '{plan.split}' has a mask; a benchmark of masks needs some")
+def _read_plan(out: Path) -> Plan:
+    try:
+        return Plan.model_validate_json((out / _PLAN).read_bytes())
+    except (OSError, ValueError) as error:
+        raise RunError(f"{out / _PLAN}: not the plan of a benchmark; run `histolumen benchmark` first") from error
 
 
-def training_seconds(folder: Path) -> float:
-    """How long the epochs of a run took."""
-    return sum(record["seconds"] for record in read_metrics(folder))
+def _finished(plan: Plan, manifest: Manifest, out: Path) -> list[RunResult]:
+    runs = []
+    for row in plan.rows:
+        for seed in plan.seeds:
+            folder, config = run_folder(out, row, seed), plan.config(row, seed)
+            done = _measurement(folder, manifest, plan, config)
+            if done is not None:
+                runs.append(RunResult(row, seed, folder, done, training_seconds(folder)))
+    return runs
 
 
-def _known(folder: Path, plan: Plan, config: RunConfig) -> dict[str, Any] | None:
-    """The measurement of a run that needs nothing more."""
-    if len(read_metrics(folder)) < config.train.epochs:
+def _measurement(folder: Path, manifest: Manifest, plan: Plan, config: RunConfig) -> dict[str, Any] | None:
+    try:
+        return finished_measurement(folder, manifest, plan.split, plan.binarise, config.train.epochs)
+    except RunError:  # reported when it was tried
         return None
-    return known_measurement(folder, plan.split, plan.binarise)
 
 
 def _left(started: float, trained: int, remaining: int) -> str:

@@ -18,12 +18,12 @@ def benchmark_table(result: BenchmarkResult) -> Table:
     """One line per method."""
     plan = result.plan
     named = any(plan.target in row.printed for row in plan.rows)
-    columns = ["method", *_SCORES.values(), "min/run"]
+    columns = ["method", *_SCORES.values(), "min/run", "binarised"]
     columns += ["paper: error", "paper: F1+", "paper: F1-"] if named else []
     lines = []
     for row in plan.rows:
         runs = [run for run in result.runs if run.row.name == row.name]
-        line = [row.title, *(_cell(runs, score) for score in _SCORES), _minutes(runs)]
+        line = [row.title, *(_cell(runs, score) for score in _SCORES), _minutes(runs), plan.binarise]
         lines.append([*line, *_printed(row.printed.get(plan.target))] if named else line)
     return Table(_title(result), columns, lines, _notes(result, named), _best(plan.rows, result.runs))
 
@@ -35,14 +35,20 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     return mean, float(stats.t.ppf(0.975, len(values) - 1)) * spread
 
 
+def _values(runs: list[RunResult], score: str) -> list[tuple[float, list[float]]]:
+    """The scores of the runs that have one, and their intervals over images."""
+    found = [run.evaluation for run in runs if run.evaluation.get(score) is not None]
+    return [(evaluation[score], evaluation["interval_95"][score]) for evaluation in found]
+
+
 def _cell(runs: list[RunResult], score: str) -> str:
-    values = [run.evaluation[score] for run in runs if run.evaluation.get(score) is not None]
+    values = _values(runs, score)
     if not values:
         return _NONE
     if len(values) == 1:
-        low, high = runs[0].evaluation["interval_95"][score]
-        return f"{values[0]:.2f} [{low:.1f}, {high:.1f}]"
-    mean, half = interval(values)
+        value, (low, high) = values[0]
+        return f"{value:.2f} [{low:.1f}, {high:.1f}]"
+    mean, half = interval([value for value, _ in values])
     return f"{mean:.2f} ± {half:.2f}"
 
 
@@ -70,7 +76,10 @@ def _notes(result: BenchmarkResult, named: bool) -> list[str]:
         notes.append(f"One run per method (seed {plan.seeds[0]}); brackets: 95 % bootstrap interval over images.")
     else:
         seeds = ", ".join(map(str, plan.seeds))
-        notes.append(f"Mean over seeds {seeds} with the half width of its 95 % interval (Student's t).")
+        notes.append(
+            f"Mean over seeds {seeds} with the half width of its 95 % interval (Student's t); a single run has its "
+            "bootstrap interval over images in brackets."
+        )
     honest = "the soft mask at 0.5; no true label or mask is used"
     paper = "as the paper did for its rivals, with the image's true label"
     notes.append(f"Binarisation '{plan.binarise}': {honest if plan.binarise == 'honest' else paper}.")
@@ -92,9 +101,9 @@ def _best(rows: list[BenchmarkRow], runs: list[RunResult]) -> frozenset[tuple[in
     for column, score in enumerate(_SCORES, start=1):
         means = {}
         for number in rivals:
-            own = [run.evaluation for run in runs if run.row.name == rows[number].name]
-            if own and all(score in evaluation for evaluation in own):
-                means[number] = float(np.mean([evaluation[score] for evaluation in own]))
+            values = _values([run for run in runs if run.row.name == rows[number].name], score)
+            if values:
+                means[number] = float(np.mean([value for value, _ in values]))
         if means:
             target = min(means.values()) if score == "error" else max(means.values())
             best |= {(number, column) for number, mean in means.items() if round(mean, 2) == round(target, 2)}

@@ -4,6 +4,7 @@ from typing import Any
 
 from histolumen.config import RunConfig, parse_config, read_recipe, set_key
 from histolumen.engine.evaluate import Binarisation
+from histolumen.errors import RunError
 from histolumen.methods.base import settings_of
 from histolumen.report.rows import BenchmarkRow, find_rows
 from histolumen.settings import Settings
@@ -36,6 +37,16 @@ class Plan(Settings):
         """The systems to compare."""
         return find_rows(self.methods)
 
+    def joined(self, earlier: "Plan") -> "Plan":
+        """This plan with the methods and seeds of an earlier one in the same folder."""
+        for key in ("target", "recipe", "backbone", "overrides"):
+            before, now = getattr(earlier, key), getattr(self, key)
+            if before != now:
+                raise RunError(f"--out holds a benchmark with {key} {before!r}, not {now!r}; choose another folder")
+        names = {row.name for row in (*earlier.rows, *self.rows)}
+        methods = tuple(row.name for row in find_rows(names))
+        return self.model_copy(update={"methods": methods, "seeds": tuple(sorted({*earlier.seeds, *self.seeds}))})
+
     def config(self, row: BenchmarkRow, seed: int) -> RunConfig:
         """What one run is trained with."""
         own = read_recipe(f"{self.target or 'glas'}-{row.name}")
@@ -45,6 +56,8 @@ class Plan(Settings):
             raw["backbone"] = {**raw.get("backbone", {}), "name": self.backbone, "weights": "auto"}
         for override in self.overrides:
             set_key(raw, override)
+        if row.name == "all-ones":  # nothing to learn
+            set_key(raw, "train.epochs=1")
         return parse_config(raw)
 
 

@@ -1,6 +1,7 @@
 """The table of a study."""
 
-from histolumen.report.study import PointResult, StudyPlan
+from histolumen.report.study import PointResult
+from histolumen.report.study_plan import StudyPlan
 from histolumen.report.tables import Table
 
 

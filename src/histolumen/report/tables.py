@@ -130,6 +130,15 @@ p { color: #444; max-width: 50rem; }
 """
 
 
+_TEX = {
+    "\\": r"\textbackslash{}",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": "$<$",
+    ">": "$>$",
+    "±": r"$\pm$",
+} | {character: "\\" + character for character in "&%$#_{}"}
+
+
 def _tex(text: str) -> str:
-    replaced = {"\\": r"\textbackslash{}", "±": r"$\pm$", "#": r"\#"} | {c: "\\" + c for c in "&%$_{}"}
-    return "".join(replaced.get(c, c) for c in text)
+    return "".join(_TEX.get(character, character) for character in text)

@@ -6,7 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from histolumen.report.figures.style import BLUE, GREEN, GREY, ORANGE, panels
-from histolumen.report.study import PointResult, StudyPlan
+from histolumen.report.study import PointResult
+from histolumen.report.study_plan import StudyPlan
 
 
 def draw_training(runs: dict[str, list[dict[str, Any]]]) -> Figure:

@@ -39,6 +39,11 @@ def draw_all(source: Path, out: Path, split: str | None, images: int, say: Say) 
         if plan.study != "ablation":
             return written + save(draw_study(plan, results), out, f"study-{plan.study}")
         runs = {r.point.label: folder for r in results if (folder := _study_run(source, r.point.label))}
+        absent = [r.point.label for r in results if r.point.label not in runs]
+        if not runs:
+            raise RunError(f"{source}: all runs of this study are with other workers; draw the figures there")
+        if absent:
+            say(f"with other workers, and not drawn: {', '.join(absent)}")
         return written + _of_runs(runs, {}, out, plan.split, images, "honest", say)
     if is_benchmark(source):
         result = read_benchmark(source)

@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from PIL import Image
 
-from histolumen.data.image import read_image, read_mask
+from histolumen.data.image import read_image
 from histolumen.data.manifest import Manifest, Row
-from histolumen.engine.evaluate import Binarisation
+from histolumen.engine.evaluate import Binarisation, true_mask
 from histolumen.engine.model import load
 from histolumen.errors import DataError
 from histolumen.export.overlay import draw_errors
@@ -37,9 +37,10 @@ def draw_grid(
         binarise: how soft masks become binary ones.
         track: wraps the titles to show progress.
     """
-    rows = choose(manifest.split(split).rows, images)
+    part = manifest.split(split)
+    rows = choose(part, images)
     figure, grid = panels(len(rows), 2 + len(runs), (1.25, 1.15))
-    decoded = [_decode(manifest, row) for row in rows]
+    decoded = [_decode(part, row) for row in rows]
     for number, (row, (image, truth)) in enumerate(zip(rows, decoded, strict=True)):
         for column, picture in enumerate((image, np.where(truth[..., None], 255, 0).astype(np.uint8).repeat(3, 2))):
             grid[number * (2 + len(runs)) + column].imshow(_small(picture))
@@ -66,11 +67,11 @@ def draw_grid(
     return figure
 
 
-def choose(rows: tuple[Row, ...], count: int) -> list[Row]:
-    """`count` rows with a mask, the classes in turn, spread over the split."""
+def choose(part: Manifest, count: int) -> list[Row]:
+    """`count` rows whose true mask is known, the classes in turn, spread over the split."""
     by_class: dict[str, list[Row]] = {}
-    for row in rows:
-        if row.mask:
+    for row in part.rows:
+        if part.knows_mask(row):
             by_class.setdefault(row.label, []).append(row)
     if not by_class:
         raise DataError("no image of this split has a mask to compare with")
@@ -83,12 +84,12 @@ def choose(rows: tuple[Row, ...], count: int) -> list[Row]:
     return chosen
 
 
-def _decode(manifest: Manifest, row: Row) -> tuple[np.ndarray, np.ndarray]:
-    image = read_image(manifest.image_path(row))
-    path = manifest.mask_path(row)
-    if path is None:
-        raise DataError(f"{row.image}: has no mask")
-    return image, read_mask(path, (image.shape[0], image.shape[1]))
+def _decode(part: Manifest, row: Row) -> tuple[np.ndarray, np.ndarray]:
+    image = read_image(part.image_path(row))
+    truth = true_mask(part, row, image.shape[:2])
+    if truth is None:
+        raise DataError(f"{row.image}: its true mask is not known")
+    return image, truth
 
 
 def _small(picture: np.ndarray) -> np.ndarray:
