@@ -14,13 +14,14 @@ import safetensors.torch
 import torch
 
 from histolumen.config import load_config
+from histolumen.data import dataset
 from histolumen.data.manifest import Manifest, Row, read_manifest
 from histolumen.engine.checkpoint import load_model
 from histolumen.engine.runlog import read_metrics
 from histolumen.engine.train import Progress, epoch_score, train
 from histolumen.engine.validate import Validation
 from histolumen.errors import ConfigError, DataError, ImageError, RunError
-from tiny import TINY
+from tiny import SMALL, TINY
 
 
 def weights(run: Path, which: str = "last") -> bytes:
@@ -143,6 +144,37 @@ def test_two_processes_equal_one(tmp_path, tiny_manifest):
     assert max((first[key].float() - second[key].float()).abs().max().item() for key in first) < 1e-4
     initial = _initial_weights(tmp_path / "one")
     assert any(not torch.equal(initial[key], first[key]) for key in first)  # they did learn
+
+
+@pytest.mark.parametrize("recipe", ["glas-negev", "glas-all-ones"])
+def test_two_processes_train_what_is_learned_in_steps_or_not_at_all(tmp_path, tiny_manifest, recipe):
+    settings = [part for override in (*SMALL, "train.batch_size=4") for part in ("--set", override)]
+    table = str(tiny_manifest.root / "manifest.csv")
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", _free_port())
+    process = start(
+        ["train", recipe, "--data", table, "--out", str(tmp_path / "run"), *settings], *torchrun, "-m", "histolumen"
+    )
+    _, said = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    assert len(read_metrics(tmp_path / "run")) == 2
+
+
+def test_unet_learns_only_from_images_whose_mask_is_known(tiny_manifest, tiny_config, tmp_path, monkeypatch):
+    masked = next(row for row in tiny_manifest.split("train").rows if row.label == "benign")
+    rows = tuple(replace(row, mask=row.mask if row.image == masked.image else "") for row in tiny_manifest.rows)
+    seen = []
+    real = dataset.TrainingImages._mask
+    monkeypatch.setattr(
+        dataset.TrainingImages,
+        "_mask",
+        lambda self, index, *rest: seen.append(self.manifest.rows[index]) or real(self, index, *rest),
+    )
+    config = load_config("glas-unet", [*SMALL, "train.epochs=1", "train.batch_size=2"])
+    train(config, Manifest(rows, tiny_manifest.root), tmp_path / "run")
+    benign = {row.image for row in seen if row.label == "benign"}
+    assert benign == {masked.image}  # other benign images may have glands; malignant ones have, by convention, none
+    with pytest.raises(DataError, match="no training image has one"):
+        train(config, Manifest(tuple(replace(row, mask="") for row in rows), tiny_manifest.root), tmp_path / "none")
 
 
 def test_two_processes_resume_as_if_never_stopped(tmp_path, tiny_manifest):

@@ -4,6 +4,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from histolumen.report.figures.style import BLUE, GREEN, GREY, ORANGE, panels
 from histolumen.report.study import PointResult
@@ -34,6 +35,7 @@ def draw_training(runs: dict[str, list[dict[str, Any]]]) -> Figure:
         for axes in (accuracy, loss):
             axes.set_title(title)
             axes.set_xlabel("epoch")
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return figure
 
 
