@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from histolumen.data.manifest import Manifest, Row
@@ -17,11 +18,20 @@ class LeftHalf:
     """A model that marks the left half of every image and calls it benign."""
 
     classes: tuple[str, ...] = ("benign", "malignant")
+    classifies: bool = True
 
     def predict(self, image):
         soft = np.zeros(image.shape[:2], np.float32)
         soft[:, : image.shape[1] // 2] = 0.9
         return Prediction({"benign": 0.8, "malignant": 0.2}, soft)
+
+
+class ByLabel(LeftHalf):
+    """A model with evidence for `malignant` everywhere and for `benign` nowhere."""
+
+    def predict(self, image):
+        evidence = torch.stack([torch.full((4, 4), -1.0), torch.full((4, 4), 1.0)])
+        return replace(super().predict(image), evidence=evidence)
 
 
 @pytest.fixture
@@ -54,6 +64,23 @@ def test_scores_by_hand(manifest):
     }
     low, high = result["interval_95"]["f1_plus"]
     assert low <= result["f1_plus"] <= high
+
+
+def test_the_papers_binarisation_looks_at_the_true_label(manifest):
+    honest, paper = (evaluate(ByLabel(), manifest, "test", binarise=how) for how in ("honest", "paper"))
+    assert [image.predicted_share for image in honest.images] == [0.5, 0.5]
+    assert [image.predicted_share for image in paper.images] == [0, 1]
+    assert (honest.as_dict()["binarise"], paper.as_dict()["binarise"]) == ("honest", "paper")
+    assert honest.scores["pxap"] == paper.scores["pxap"]
+
+
+def test_without_evidence_both_binarisations_agree(manifest):
+    honest, paper = (evaluate(LeftHalf(), manifest, "test", binarise=how).scores for how in ("honest", "paper"))
+    assert honest == paper
+
+
+def test_a_model_that_does_not_classify_has_no_error(manifest):
+    assert "error" not in evaluate(LeftHalf(classifies=False), manifest, "test").scores
 
 
 def test_without_masks_only_the_class_is_measured(manifest):

@@ -113,7 +113,7 @@ def evaluate(
         results.append(ImageResult(row, prediction.label, probability, float(mask.mean()), pixels))
     if not results:
         raise DataError(f"no image of split '{split}' could be read; first problem: {failures[0]}")
-    scores = _scores(results, with_error=model.method.classifies)
+    scores = _scores(results, with_error=model.classifies)
     return Evaluation(split, binarise, scores, _confusion(results), results, failures)
 
 

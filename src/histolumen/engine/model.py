@@ -62,6 +62,11 @@ class Model:
         self.classes = classes
         self.config = config
 
+    @property
+    def classifies(self) -> bool:
+        """Whether its probabilities mean anything; a mask is all that some methods give."""
+        return self.method.classifies
+
     def predict(self, image: np.ndarray | Path | str) -> Prediction:
         """Class and mask of one image.
 
