@@ -48,6 +48,10 @@ def test_version_and_help():
         ["recipes"],
         ["doctor"],
         ["demo"],
+        ["benchmark"],
+        ["complexity"],
+        ["study"],
+        ["figures"],
     ):
         result = run(*verb, "--help")
         assert result.returncode == 0
