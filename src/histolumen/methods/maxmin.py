@@ -14,14 +14,14 @@ from torch.nn import functional as F
 
 from histolumen import losses
 from histolumen.methods.base import Batch, Losses, MapRunner, Method, Output, at_once, register
-from histolumen.methods.class_maps import MapSettings
+from histolumen.methods.wildcat import PoolingSettings
 from histolumen.nets.backbones import Backbone
 from histolumen.nets.batchnorm import Case
 from histolumen.nets.geometry import Grid, enlarge, min_max
 from histolumen.nets.pooling import WildcatHead
 
 
-class MaxMinSettings(MapSettings):
+class MaxMinSettings(PoolingSettings):
     """Settings of Max-Min; the defaults are the paper's for GlaS."""
 
     name: Literal["maxmin"] = "maxmin"
@@ -52,16 +52,6 @@ class MaxMinSettings(MapSettings):
     """Region sizes in the barrier: sums of mask values, or shares of the image."""
     classifier_scale: float = Field(default=0.8, gt=0, le=1)
     """X+ and X- are shrunk to this share of their sides before the classifier sees them."""
-    modalities: int = Field(default=5, ge=1)
-    """WILDCAT maps per class."""
-    kmax: float = Field(default=0.3, gt=0)
-    """WILDCAT: share of the positions that are positive evidence."""
-    kmin: float = Field(default=0.0, ge=0)
-    """WILDCAT: share of the positions that are negative evidence."""
-    alpha: float = 0.0
-    """WILDCAT: weight of the negative evidence."""
-    dropout: float = Field(default=0.1, ge=0, lt=1)
-    """WILDCAT: dropout on the pooled activations."""
 
 
 def soft_mask(
@@ -138,8 +128,7 @@ class MaxMin(Method):
         return {"t": float(self.t), "sigma": float(self.sigma)}
 
     def _head(self, classes: int) -> WildcatHead:
-        s = self.settings
-        return WildcatHead(self.backbone.channels, classes, s.modalities, s.kmax, s.kmin, s.alpha, s.dropout)
+        return self.settings.head(self.backbone.channels, classes)
 
     def _mask(self, maps: Tensor, scores: Tensor, images: Tensor) -> Tensor:
         height, width = images.shape[2:]

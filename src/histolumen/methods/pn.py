@@ -12,27 +12,17 @@ from torch.nn import functional as F
 
 from histolumen import losses
 from histolumen.methods.base import Batch, Losses, register
-from histolumen.methods.wildcat import Wildcat, WildcatSettings
+from histolumen.methods.wildcat import PoolingSettings, Wildcat
 from histolumen.nets.backbones import Backbone
 
 
-class PnSettings(WildcatSettings):
+class PnSettings(PoolingSettings):
     """WILDCAT pooling with a penalty on sizes; the defaults are the paper's for GlaS."""
 
-    name: Literal["pn"] = "pn"  # type: ignore[assignment] # each method has its own literal
+    name: Literal["pn"] = "pn"
     """The method."""
     lambda_: float = Field(default=1e-5, alias="lambda", ge=0)
     """Weight of the size penalty."""
-    modalities: int = Field(default=5, ge=1)
-    """Maps per class."""
-    kmax: float = Field(default=0.3, gt=0)
-    """Share of the positions that are positive evidence."""
-    kmin: float = Field(default=0.0, ge=0)
-    """Share of the positions that are negative evidence."""
-    alpha: float = 0.0
-    """Weight of the negative evidence."""
-    dropout: float = Field(default=0.1, ge=0, lt=1)
-    """Dropout on the pooled activations."""
 
 
 @register(PnSettings)

@@ -10,7 +10,26 @@ from histolumen.methods.class_maps import ClassMapMethod, MapSettings
 from histolumen.nets.pooling import WildcatHead
 
 
-class WildcatSettings(MapSettings):
+class PoolingSettings(MapSettings):
+    """WILDCAT pooling as the paper uses it on GlaS, in Max-Min and in PN."""
+
+    modalities: int = Field(default=5, ge=1)
+    """WILDCAT maps per class."""
+    kmax: float = Field(default=0.3, gt=0)
+    """WILDCAT: share of the positions that are positive evidence."""
+    kmin: float = Field(default=0.0, ge=0)
+    """WILDCAT: share of the positions that are negative evidence."""
+    alpha: float = 0.0
+    """WILDCAT: weight of the negative evidence."""
+    dropout: float = Field(default=0.1, ge=0, lt=1)
+    """WILDCAT: dropout on the pooled activations."""
+
+    def head(self, channels: int, classes: int) -> WildcatHead:
+        """A head with this pooling."""
+        return WildcatHead(channels, classes, self.modalities, self.kmax, self.kmin, self.alpha, self.dropout)
+
+
+class WildcatSettings(PoolingSettings):
     """WILDCAT pooling; the defaults are those of the survey (Rony et al.)."""
 
     name: Literal["wildcat"] = "wildcat"
@@ -31,12 +50,11 @@ class WildcatSettings(MapSettings):
 class Wildcat(ClassMapMethod):
     """Top mean + alpha * bottom mean."""
 
-    settings: WildcatSettings
+    settings: PoolingSettings
     head: WildcatHead
 
     def make_head(self, channels: int, classes: int) -> WildcatHead:
-        s = self.settings
-        return WildcatHead(channels, classes, s.modalities, s.kmax, s.kmin, s.alpha, s.dropout)
+        return self.settings.head(channels, classes)
 
     def maps(self, features: Tensor) -> Tensor:
         return self.head.maps(features)
