@@ -8,7 +8,7 @@ import histolumen
 SOURCE = Path(histolumen.__file__).parent
 ORDER = [
     "errors", "extras", "settings", "atomic", "vision",
-    "data", "nets", "losses", "metrics", "methods",
+    "data", "nets", "losses", "grouping", "metrics", "methods",
     "config", "reference", "engine", "export", "report", "cli",
 ]  # fmt: skip
 

@@ -25,16 +25,18 @@ class TrainSettings(Settings):
     """Passes over the training images."""
     batch_size: int = Field(default=4, ge=1)
     """Images per step, over all processes together."""
+    optimizer: Literal["sgd", "adamw"] = "sgd"
+    """SGD with Nesterov momentum (the paper), or AdamW."""
     lr: float = Field(default=1e-3, gt=0)
-    """Learning rate of the backbone (SGD with Nesterov momentum)."""
+    """Learning rate of the backbone."""
     head_lr_factor: float = Field(default=1.0, gt=0)
     """Multiplies the learning rate of everything but the backbone."""
     momentum: float = Field(default=0.9, ge=0, lt=1)
-    """Nesterov momentum."""
+    """Nesterov momentum; the first beta of AdamW."""
     weight_decay: float = Field(default=1e-4, ge=0)
-    """L2 penalty on all weights."""
-    schedule: Literal["step", "multistep", "constant"] = "step"
-    """How the learning rate falls: every `lr_every` epochs, at `lr_milestones`, or not at all."""
+    """L2 penalty on all weights; decoupled from the gradient in AdamW."""
+    schedule: Literal["step", "multistep", "cosine", "constant"] = "step"
+    """How the learning rate falls: every `lr_every` epochs, at `lr_milestones`, along a half cosine, or not at all."""
     lr_every: int = Field(default=10, ge=1)
     """`step`: epochs between two reductions."""
     lr_milestones: tuple[int, ...] = ()

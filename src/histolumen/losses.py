@@ -1,4 +1,4 @@
-"""The terms of Eq. 5, each a pure function of logits or masks, averaged over the batch."""
+"""The terms of Eq. 5 and those added to it (docs/method.md): pure functions of logits or masks, batch means."""
 
 import math
 from typing import Literal
@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 Background = Literal["none", "eem", "sem"]
 SizeUnit = Literal["pixels", "fraction"]
+_TINY = 1e-6
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
@@ -54,6 +55,49 @@ def size_barrier(foreground: Tensor, t: Tensor, unit: SizeUnit = "pixels") -> Te
     if unit == "fraction":
         size, rest = size / total, rest / total
     return (log_barrier(size, t) + log_barrier(rest, t)).mean()
+
+
+def normalised_cut(groups: Tensor, affinity: Tensor) -> Tensor:
+    """How much affinity is cut between two soft groups, relative to what each of them has in all.
+
+    Args:
+        groups: membership [B, N] in the first group, in [0, 1]; the second is its complement.
+        affinity: how alike positions are [B, N, N], not negative.
+
+    Returns:
+        One value per image [B], 0 (nothing cut) to about 1 (groups at random).
+    """
+    degree = affinity.sum(2)
+    cut = torch.einsum("bi,bij,bj->b", groups, affinity, 1 - groups)
+    first, second = (degree * groups).sum(1), (degree * (1 - groups)).sum(1)
+    return cut / first.clamp_min(_TINY) + cut / second.clamp_min(_TINY)
+
+
+def proposal_cross_entropy(logits: Tensor, proposals: Tensor) -> Tensor:
+    """Cross-entropy of mask logits and the side that each pixel's proposal takes, weighted by how surely it does.
+
+    Args:
+        logits: of the foreground [B, 1, H, W].
+        proposals: foreground proposed, in [0, 1]; 0.5 says nothing.
+    """
+    sureness = (2 * proposals - 1).abs()
+    each = F.binary_cross_entropy_with_logits(logits, (proposals > 0.5).to(logits.dtype), reduction="none")
+    return (sureness * each).sum() / sureness.sum().clamp_min(_TINY)
+
+
+def edge_consistency(mask: Tensor, images: Tensor, contrast: float = 0.1) -> Tensor:
+    """Differences between neighbouring mask values, forgiven where the colour changes as well.
+
+    Args:
+        mask: soft masks [B, 1, H, W].
+        images: of the same size, in [0, 1].
+        contrast: change of colour at which a boundary costs about 40 % less.
+    """
+    costs = []
+    for axis in (2, 3):
+        change, colour = mask.diff(dim=axis).abs(), images.diff(dim=axis).square().mean(1, keepdim=True)
+        costs.append((change * torch.exp(-colour / (2 * contrast**2))).mean())
+    return torch.stack(costs).sum()
 
 
 def _log2_softmax(logits: Tensor) -> Tensor:

@@ -18,11 +18,13 @@ from histolumen.vision import tv_tensors
 
 @dataclass(frozen=True)
 class Example:
-    """One training image [3, H, W] in [0, 1], its class index and, for supervised methods, its mask [1, H, W]."""
+    """One training image [3, H, W] in [0, 1], its class index and, where there are any, its mask (supervised methods)
+    and its proposal, [1, H, W] in [0, 1]."""
 
     image: Tensor
     label: int
     mask: Tensor | None
+    proposal: Tensor | None = None
 
 
 class TrainingImages(Dataset[Example]):
@@ -43,6 +45,8 @@ class TrainingImages(Dataset[Example]):
         self.with_masks = with_masks
         self.class_index = {name: index for index, name in enumerate(classes)}
         self.transform = training_transform(settings)
+        self.proposals: Sequence[Tensor] | None = None
+        """One uint8 map [h, w] per image, which then moves with it; set before the images are asked for."""
         self._cache: dict[int, tuple[Tensor, Tensor | None]] = {}
         self._room = settings.cache_mb * 1_000_000
 
@@ -52,14 +56,20 @@ class TrainingImages(Dataset[Example]):
     def __getitem__(self, key: tuple[int, int]) -> Example:
         epoch, index = key
         image, mask = self._decoded(index)
+        proposal = None if self.proposals is None else _enlarged(self.proposals[index], image)
         seeds = np.random.SeedSequence((self.seed, epoch, index))
         with torch.random.fork_rng(devices=[]):
             # the CPU's generator alone: torch.manual_seed would reseed a GPU's dropout as well
             torch.default_generator.manual_seed(int(seeds.generate_state(1, np.uint64)[0] >> 1))
-            image, mask = self.transform(tv_tensors.Image(image), None if mask is None else tv_tensors.Mask(mask))
+            image, mask, proposal = self.transform(tv_tensors.Image(image), _moving(mask), _moving(proposal))
         label = self.class_index[self.manifest.rows[index].label]
         mask = None if mask is None else mask.as_subclass(Tensor).float()
-        return Example(to_unit_range(image.as_subclass(Tensor)), label, mask)
+        proposal = None if proposal is None else to_unit_range(proposal.as_subclass(Tensor))
+        return Example(to_unit_range(image.as_subclass(Tensor)), label, mask, proposal)
+
+    def whole(self, index: int) -> Tensor:
+        """Image `index` [3, H, W] in [0, 1] at its working size, whole and unaltered."""
+        return to_unit_range(self._decoded(index)[0])
 
     def _decoded(self, index: int) -> tuple[Tensor, Tensor | None]:
         if index in self._cache:
@@ -90,6 +100,16 @@ class TrainingImages(Dataset[Example]):
         return F.interpolate(tensor, size=image.shape[1:], mode="nearest-exact")[0].to(torch.uint8)
 
 
+def _moving(mask: Tensor | None) -> tv_tensors.Mask | None:
+    return None if mask is None else tv_tensors.Mask(mask)
+
+
+def _enlarged(proposal: Tensor, image: Tensor) -> Tensor:
+    """A uint8 map [h, w] at the size of the image, [1, H, W]."""
+    smooth = F.interpolate(proposal[None, None].float(), size=image.shape[1:], mode="bilinear", align_corners=False)
+    return smooth[0].round().to(torch.uint8)
+
+
 class EpochSampler(Sampler[tuple[int, int]]):
     """(epoch, index) pairs of one process; all processes together walk through one shuffled epoch.
 
@@ -111,11 +131,16 @@ class EpochSampler(Sampler[tuple[int, int]]):
         return -(-self.length // whole) * self.batch_size
 
 
-def collate(examples: list[Example]) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Stack examples into images, labels and masks."""
-    masks = [example.mask for example in examples if example.mask is not None]
+def collate(examples: list[Example]) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    """Stack examples into images, labels, masks and proposals."""
     return (
         torch.stack([example.image for example in examples]),
         torch.tensor([example.label for example in examples]),
-        torch.stack(masks) if len(masks) == len(examples) else None,
+        _stacked([example.mask for example in examples]),
+        _stacked([example.proposal for example in examples]),
     )
+
+
+def _stacked(maps: list[Tensor | None]) -> Tensor | None:
+    known = [each for each in maps if each is not None]
+    return torch.stack(known) if len(known) == len(maps) else None

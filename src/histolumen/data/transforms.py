@@ -9,6 +9,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from histolumen.data.stain import StainJitter
 from histolumen.errors import ImageError
 from histolumen.settings import Settings
 from histolumen.vision import tv_tensors, v2
@@ -26,10 +27,14 @@ class ImageSettings(Settings):
     """Side of the random square cut out for training; whole images are used for validation and prediction."""
     jitter: tuple[float, float, float, float] = (0.5, 0.5, 0.5, 0.05)
     """Random brightness, contrast, saturation and hue, as in torchvision's ColorJitter."""
+    stain: float = Field(default=0.0, ge=0, lt=1)
+    """Random amounts of haematoxylin, eosin and residual stain in training: each is multiplied by 1 +- this."""
     flips: bool = True
     """Random horizontal and vertical flips in training."""
     quarter_turns: bool = True
     """Random rotations by 0, 90, 180 or 270 degrees in training."""
+    test_flips: bool = False
+    """Answer with the mean over the image and its three flips; four times the work of a prediction."""
     cache_mb: int = Field(default=2000, ge=0)
     """Memory for decoded training images, in megabytes; beyond it images are read again each epoch."""
 
@@ -84,6 +89,8 @@ def training_transform(settings: ImageSettings) -> v2.Transform:
     if any(settings.jitter):
         brightness, contrast, saturation, hue = settings.jitter
         steps.append(v2.ColorJitter(brightness, contrast, saturation, hue))
+    if settings.stain:
+        steps.append(StainJitter(settings.stain))
     if settings.flips:
         steps += [v2.RandomHorizontalFlip(), v2.RandomVerticalFlip()]
     if settings.quarter_turns:

@@ -1,14 +1,16 @@
 """The optimiser, and the learning rate as a plain function of the epoch: nothing to save, nothing to resume."""
 
+import math
+
 from torch import nn
-from torch.optim import SGD
+from torch.optim import SGD, AdamW, Optimizer
 
 from histolumen.config import TrainSettings
 from histolumen.methods.base import Method
 
 
-def build_optimizer(method: Method, settings: TrainSettings) -> SGD:
-    """SGD with Nesterov momentum; everything but the backbone learns `head_lr_factor` times as fast."""
+def build_optimizer(method: Method, settings: TrainSettings) -> Optimizer:
+    """SGD with Nesterov momentum, or AdamW; everything but the backbone learns `head_lr_factor` times as fast."""
     backbone = list(method.backbone.parameters())
     known = {id(parameter) for parameter in backbone}
     heads: list[nn.Parameter] = [parameter for parameter in method.parameters() if id(parameter) not in known]
@@ -16,6 +18,8 @@ def build_optimizer(method: Method, settings: TrainSettings) -> SGD:
         {"params": backbone, "lr": settings.lr, "factor": 1.0},
         {"params": heads, "lr": settings.lr * settings.head_lr_factor, "factor": settings.head_lr_factor},
     ]
+    if settings.optimizer == "adamw":
+        return AdamW(groups, betas=(settings.momentum, 0.999), weight_decay=settings.weight_decay)
     return SGD(groups, momentum=settings.momentum, weight_decay=settings.weight_decay, nesterov=settings.momentum > 0)
 
 
@@ -23,6 +27,8 @@ def learning_rate(epoch: int, settings: TrainSettings) -> float:
     """Rate of the backbone in `epoch`, counted from 0."""
     if settings.schedule == "constant":
         return settings.lr
+    if settings.schedule == "cosine":
+        return max(settings.lr * (1 + math.cos(math.pi * epoch / settings.epochs)) / 2, settings.lr_floor)
     if settings.schedule == "step":
         reductions = epoch // settings.lr_every
     else:
@@ -30,7 +36,7 @@ def learning_rate(epoch: int, settings: TrainSettings) -> float:
     return max(settings.lr * settings.lr_factor**reductions, min(settings.lr, settings.lr_floor))
 
 
-def set_learning_rate(optimizer: SGD, rate: float) -> None:
+def set_learning_rate(optimizer: Optimizer, rate: float) -> None:
     """Apply a backbone rate to all groups."""
     for group in optimizer.param_groups:
         group["lr"] = rate * group["factor"]

@@ -20,6 +20,8 @@ class TrainingReporter(Protocol):
 
     def epoch(self, line: str) -> None: ...
 
+    def note(self, text: str) -> None: ...
+
 
 class SilentReporter:
     """Says nothing; for secondary processes and tests."""
@@ -29,6 +31,9 @@ class SilentReporter:
 
     def epoch(self, line: str) -> None:
         """Ignore an epoch."""
+
+    def note(self, text: str) -> None:
+        """Ignore what is being done."""
 
 
 class ConsoleReporter:
@@ -46,6 +51,10 @@ class ConsoleReporter:
     def epoch(self, line: str) -> None:
         """Print one line that stays."""
         console.print(line, soft_wrap=True)
+
+    def note(self, text: str) -> None:
+        """Say beside the bar what is being done."""
+        self.progress.update(self.task, note=text)
 
 
 @contextmanager

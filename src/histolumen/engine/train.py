@@ -22,6 +22,7 @@ from histolumen.engine.launch import make_fabric
 from histolumen.engine.memory import keep_freed_memory
 from histolumen.engine.optim import build_optimizer, learning_rate, set_learning_rate
 from histolumen.engine.progress import SilentReporter, TrainingReporter, console_reporter
+from histolumen.engine.proposals import WholeImages, make_proposals, read_proposals
 from histolumen.engine.resume import check_folder, random_state, set_random_state
 from histolumen.engine.runlog import RunLog, environment
 from histolumen.engine.validate import Validation, validate
@@ -89,16 +90,24 @@ class _Run:
             training = replace(training, rows=tuple(row for row in training.rows if training.knows_mask(row)))
             if not training.rows:
                 raise DataError(f"{manifest.root}: {config.method.name} needs masks, and no training image has one")
-        images = TrainingImages(training, self.classes, config.images, config.seed, with_masks=self.method.reads_masks)
-        own_batch = config.train.batch_size // fabric.world_size
-        self.sampler = EpochSampler(len(images), own_batch, config.seed, fabric.global_rank, fabric.world_size)
-        self.loader = DataLoader(
-            images,
-            own_batch,
+        self.images = TrainingImages(
+            training, self.classes, config.images, config.seed, with_masks=self.method.reads_masks
+        )
+        self.own_batch = config.train.batch_size // fabric.world_size
+        self.sampler = EpochSampler(
+            len(self.images), self.own_batch, config.seed, fabric.global_rank, fabric.world_size
+        )
+        self.loader = self._make_loader()
+
+    def _make_loader(self) -> DataLoader[Any]:
+        workers = self.config.train.workers
+        return DataLoader(
+            self.images,
+            self.own_batch,
             sampler=self.sampler,
-            num_workers=config.train.workers,
+            num_workers=workers,
             collate_fn=collate,
-            persistent_workers=config.train.workers > 0,
+            persistent_workers=workers > 0,
             generator=torch.Generator(),  # else it draws from the one that dropout uses, depending on `workers`
         )
 
@@ -115,6 +124,7 @@ class _Run:
                 stack.callback(log.close)
             for epoch in range(progress.epochs, epochs):
                 started = time.perf_counter()
+                self._propose(epoch, reporter, resumed=epoch == progress.epochs > 0)
                 rate = learning_rate(epoch, self.config.train)
                 set_learning_rate(self.optimizer, rate)
                 scheduled = self.method.statistics()
@@ -138,6 +148,18 @@ class _Run:
         module.mark_forward_method("losses")
         return module, optimizer
 
+    def _propose(self, epoch: int, reporter: TrainingReporter, *, resumed: bool) -> None:
+        """Let the method propose masks where it wants to; a resumed run goes on with those it had."""
+        asked = self.method.proposes(epoch)
+        if asked and self.fabric.is_global_zero:
+            reporter.epoch(f"epoch {epoch + 1:>3}: proposing masks for {len(self.images)} training images ...")
+            examples = WholeImages(self.images, self.fabric.device, self.config.seed, reporter.note)
+            make_proposals(self.method, examples, self.out, again=epoch > 0)
+        self.fabric.barrier()
+        if asked or (resumed and self.method.proposes(0)):
+            self.images.proposals = read_proposals(self.out)
+            self.loader = self._make_loader()  # loader processes hold a copy of the images
+
     def _epoch(
         self, epoch: int, module: Any, optimizer: Any, reporter: TrainingReporter, rate: float
     ) -> tuple[dict[str, float], float | None]:
@@ -146,8 +168,8 @@ class _Run:
         self.sampler.epoch = epoch
         totals: dict[str, Tensor] = {}
         wrong = torch.zeros(2, device=self.fabric.device)  # wrongly classified, and all
-        for images, labels, masks in _with_plain_errors(self.loader):
-            batch = Batch(*(None if x is None else self.fabric.to_device(x) for x in (images, labels, masks)))  # type: ignore[arg-type]
+        for tensors in _with_plain_errors(self.loader):
+            batch = Batch(*(None if x is None else self.fabric.to_device(x) for x in tensors))  # type: ignore[arg-type]
             terms, scores = module.losses(batch)
             if scores is not None:
                 wrong += torch.stack([(scores.argmax(1) != batch.labels).sum(), wrong.new_tensor(len(scores))])

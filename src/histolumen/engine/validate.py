@@ -36,6 +36,7 @@ def validate(
     if not valid.rows:
         return None
     method.eval()
+    settings = settings.model_copy(update={"test_flips": False})  # an epoch is judged by one look at each image
     sums = torch.zeros(4, dtype=torch.float64, device=fabric.device)
     for row in valid.rows[fabric.global_rank :: fabric.world_size]:
         path = valid.image_path(row)

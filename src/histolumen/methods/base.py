@@ -13,11 +13,16 @@ from histolumen.settings import Settings
 
 @dataclass(frozen=True)
 class Batch:
-    """Images in [0, 1] [B, 3, H, W] and class indices [B]; masks only for methods that declare `reads_masks`."""
+    """Images in [0, 1] [B, 3, H, W] and class indices [B].
+
+    Masks [B, 1, H, W] come only to methods that declare `reads_masks`; proposals [B, 1, H, W] in [0, 1] are what the
+    method itself proposed for these images, moved along with them.
+    """
 
     images: Tensor
     labels: Tensor
     masks: Tensor | None = None
+    proposals: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,22 @@ class Output:
     probs: Tensor
     mask: Tensor
     evidence: Tensor | None = None
+
+
+Proposals = list[Tensor]
+
+
+class Examples(Protocol):
+    """All training images, one at a time."""
+
+    labels: Tensor
+    seed: int
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> Tensor:
+        """Image `index` [1, 3, H, W] in [0, 1], on the method's device."""
+        ...
 
 
 class Losses(NamedTuple):
@@ -68,6 +89,22 @@ class Method(nn.Module):
 
     def begin(self, epochs: int, classes: Sequence[str]) -> None:
         """Told before training, or going on with it, how long it is and what the classes are called."""
+
+    def proposes(self, epoch: int) -> bool:  # noqa: ARG002 - most methods never do
+        """Whether it wants to look at all training images before this epoch, counted from 0, and propose masks."""
+        return False
+
+    def propose(self, examples: Examples, first: Proposals | None) -> Proposals:
+        """Masks for the training images, which `losses` will see as `Batch.proposals`.
+
+        Args:
+            examples: whole, unaltered training images, read when asked for, and their labels. No mask.
+            first: what this method proposed the first time in this run; None if this is that time.
+
+        Returns:
+            For each image a map [h, w] in [0, 1] that covers it, at any resolution.
+        """
+        raise NotImplementedError
 
     def losses(self, batch: Batch) -> Losses:
         """What a batch of training images costs."""

@@ -3,22 +3,38 @@
 A localizer and a classifier share one backbone. The localizer's winning class map becomes the mask M+ (Eq. 8); the
 classifier must know the class of X+ = X * M+ (Eq. 1-1) and nothing about X- = X * (1 - M+) (Eq. 6 or 7), while a
 barrier keeps both regions large (Eq. 5).
+
+Beyond the paper, and off unless asked for (docs/method.md): the mask may come from a decoder with logits of its own, be
+taught by the tissue's natural groups (`grouping`), renew these proposals by its own answers (`self_training`), and
+follow colours (`edges`).
 """
 
 from typing import Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
 from histolumen import losses
-from histolumen.methods.base import Batch, Losses, MapRunner, Method, Output, at_once, register
+from histolumen.methods.base import (
+    Batch,
+    Examples,
+    Losses,
+    MapRunner,
+    Method,
+    Output,
+    Proposals,
+    at_once,
+    register,
+)
+from histolumen.methods.proposals import group_images
 from histolumen.methods.wildcat import PoolingSettings
 from histolumen.nets.backbones import Backbone
 from histolumen.nets.batchnorm import Case
-from histolumen.nets.geometry import Grid, enlarge, min_max
+from histolumen.nets.geometry import FLIPS, Grid, enlarge, min_max
 from histolumen.nets.pooling import WildcatHead
+from histolumen.nets.pyramid import PyramidDecoder
 
 
 class MaxMinSettings(PoolingSettings):
@@ -52,6 +68,29 @@ class MaxMinSettings(PoolingSettings):
     """Region sizes in the barrier: sums of mask values, or shares of the image."""
     classifier_scale: float = Field(default=0.8, gt=0, le=1)
     """X+ and X- are shrunk to this share of their sides before the classifier sees them."""
+    mask_from: Literal["cam", "decoder"] = "cam"
+    """Where M+ comes from: the localizer's class maps by Eq. 8 (`cam`, the paper), or a `decoder` with logits of its
+    own."""
+    decoder_stride: Literal[4, 8, 16] = 4
+    """`decoder`: stride of the finest features that it reads, and of its logits."""
+    decoder_width: int = Field(default=64, ge=1)
+    """`decoder`: channels inside."""
+    grouping: float = Field(default=0.0, ge=0)
+    """`decoder`: weight of the masks proposed by the natural groups of the untrained backbone's features; the labels
+    choose which group is the foreground. 0: no proposals."""
+    self_training: int = Field(default=0, ge=0)
+    """Every so many epochs, images that the classifier names rightly get new proposals: the mean of the first ones and
+    of the mask as it is by then. 0: never."""
+    edges: float = Field(default=0.0, ge=0)
+    """Weight of the term that lets the mask change only where colours do."""
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> "MaxMinSettings":
+        if self.grouping and self.mask_from != "decoder":
+            raise ValueError("grouping teaches a decoder: set method.mask_from=decoder as well")
+        if self.self_training and not self.grouping:
+            raise ValueError("self_training renews the proposals of grouping: set method.grouping as well")
+        return self
 
 
 def soft_mask(
@@ -86,16 +125,25 @@ class MaxMin(Method):
         self.localizer = self._head(classes)
         # without X+ and X- it has nothing to judge, and its weights would never get a gradient
         self.classifier = self._head(classes) if self._regions() else None
+        self.decoder: PyramidDecoder | None = None
+        if settings.mask_from == "decoder":
+            self.decoder = PyramidDecoder(backbone, settings.decoder_stride, settings.decoder_width)
         self.register_buffer("t", torch.tensor(settings.t))
         self.register_buffer("sigma", torch.tensor(settings.sigma))
 
     def losses(self, batch: Batch) -> Losses:
         s = self.settings
         X = self.backbone.normalise(batch.images)
-        maps = self.localizer.maps(self.backbone(X))  # forward X into M
+        features, inner = self._features(X)  # forward X into M
+        maps = self.localizer.maps(features)
         scores = self.localizer.scores(maps)
         terms = {"localizer": losses.cross_entropy(scores, batch.labels)}
-        foreground = self._mask(maps, scores, X)  # M+; M- is its complement
+        logits = None if self.decoder is None else self.decoder(features, inner)
+        foreground = self._cam_mask(maps, scores, X) if logits is None else self._decoded_mask(logits, X)  # M+
+        if logits is not None and s.grouping:
+            terms["grouping"] = s.grouping * self._proposed(logits, batch.proposals)
+        if s.edges:
+            terms["edges"] = s.edges * losses.edge_consistency(foreground, batch.images)
         if s.size_barrier:
             terms["size"] = losses.size_barrier(foreground, self.t, s.size_unit)
         if self.classifier is not None:
@@ -109,15 +157,29 @@ class MaxMin(Method):
 
     def predict(self, images: Tensor, run: MapRunner = at_once) -> Output:
         X = self.backbone.normalise(images)
-        maps = run(lambda x: self.localizer.maps(self.backbone(x)), X)
-        scores = self.localizer.scores(maps)
-        foreground = self._mask(maps, scores, X)
         classifier = self.classifier
+        located = self._localize(X, run) if self.decoder is None else None
+        foreground = self._decoded_mask(run(self._logits, X), X) if located is None else self._cam_mask(*located, X)
         if classifier is not None and self.settings.foreground:  # X- is never computed here
             X_plus = self._shrink(X * foreground)
-            maps = run(lambda x: classifier.maps(self.backbone(x, Case.FOREGROUND)), X_plus)
-            scores = classifier.scores(maps)
+            scores = classifier.scores(run(lambda x: classifier.maps(self.backbone(x, Case.FOREGROUND)), X_plus))
+        else:
+            _, scores = located or self._localize(X, run)
         return Output(probs=scores.softmax(1), mask=foreground)
+
+    def proposes(self, epoch: int) -> bool:
+        s = self.settings
+        renews = s.self_training > 0 and epoch > 0 and epoch % s.self_training == 0
+        return s.grouping > 0 and (epoch == 0 or renews)
+
+    def propose(self, examples: Examples, first: Proposals | None) -> Proposals:
+        if first is None:
+            return group_images(self.backbone, examples)
+        was_training = self.training
+        self.eval()
+        renewed = [self._renewed(examples[k], int(examples.labels[k]), old) for k, old in enumerate(first)]
+        self.train(was_training)
+        return renewed
 
     def end_epoch(self) -> None:
         s = self.settings
@@ -130,7 +192,46 @@ class MaxMin(Method):
     def _head(self, classes: int) -> WildcatHead:
         return self.settings.head(self.backbone.channels, classes)
 
-    def _mask(self, maps: Tensor, scores: Tensor, images: Tensor) -> Tensor:
+    def _features(self, X: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Features of whole images, and those of the inner layers that the decoder reads."""
+        return self.backbone.with_layers(X, () if self.decoder is None else self.decoder.layers)
+
+    def _localize(self, X: Tensor, run: MapRunner) -> tuple[Tensor, Tensor]:
+        """The localizer's class maps and scores."""
+        maps = run(lambda x: self.localizer.maps(self.backbone(x)), X)
+        return maps, self.localizer.scores(maps)
+
+    def _logits(self, X: Tensor) -> Tensor:
+        """The decoder's logits."""
+        if self.decoder is None:
+            raise TypeError("no decoder here")
+        return self.decoder(*self._features(X))
+
+    def _decoded_mask(self, logits: Tensor, images: Tensor) -> Tensor:
+        """M+ at the size of the images from logits that may reach a little beyond them."""
+        stride = self.backbone.stride if self.decoder is None else self.decoder.stride
+        enlarged = F.interpolate(logits, scale_factor=stride, mode="bilinear", align_corners=False)
+        return torch.sigmoid(enlarged[..., : images.shape[2], : images.shape[3]])
+
+    def _proposed(self, logits: Tensor, proposals: Tensor | None) -> Tensor:
+        """What following the proposals costs; nothing where there are none."""
+        if proposals is None:
+            return 0 * logits.mean()
+        return losses.proposal_cross_entropy(logits, F.interpolate(proposals, size=logits.shape[2:], mode="area"))
+
+    @torch.no_grad()
+    def _renewed(self, image: Tensor, label: int, old: Tensor) -> Tensor:
+        """The mean of a proposal and the present mask over all flips, if the classifier agrees with the label."""
+        outputs = [(axes, self.predict(image.flip(axes))) for axes in FLIPS]
+        probs = torch.stack([output.probs for _, output in outputs]).mean(0)
+        if int(probs.argmax()) != label:
+            return old
+        mask = torch.stack([output.mask.flip(axes) for axes, output in outputs]).mean(0)
+        size = [max(1, side // 4) for side in mask.shape[2:]]
+        fine = F.interpolate(mask, size=size, mode="area")[0, 0].cpu()
+        return (fine + F.interpolate(old[None, None], size=size, mode="bilinear", align_corners=False)[0, 0]) / 2
+
+    def _cam_mask(self, maps: Tensor, scores: Tensor, images: Tensor) -> Tensor:
         height, width = images.shape[2:]
         grid = self.settings.grid(self.backbone)
         return soft_mask(maps, scores.softmax(1), (height, width), self.sigma, self.settings.omega, grid)

@@ -1,5 +1,6 @@
 """Backbones: an image in, a map of features out."""
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Literal
@@ -11,6 +12,7 @@ from histolumen.errors import ConfigError, nearest
 from histolumen.nets import weights
 from histolumen.nets.batchnorm import Case, Statistics, cases, split_statistics
 from histolumen.nets.geometry import Grid, measure_offset
+from histolumen.nets.tapping import tapped
 from histolumen.nets.trunks import (
     FULL_STRIDE,
     FeatureListNet,
@@ -86,6 +88,12 @@ class Backbone(nn.Module):
         """Features [B, channels, h, w] of images scaled by `normalise`; `parts` says what the batch is made of."""
         with cases(*(parts or (Case.WHOLE,))):
             return self.trunk(normalised)
+
+    def with_layers(self, normalised: Tensor, layers: Sequence[str]) -> tuple[Tensor, list[Tensor]]:
+        """Features of whole images, and what inner `layers` of the trunk gave on the way, in the order they run."""
+        with tapped(self.trunk, *layers) as inner:
+            features = self(normalised)
+        return features, inner
 
 
 def build_backbone(settings: BackboneSettings, *, load_weights: bool = True) -> Backbone:

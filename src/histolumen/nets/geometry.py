@@ -9,6 +9,9 @@ from torch.nn import functional as F
 
 from histolumen.errors import ConfigError
 
+FLIPS = ((), (3,), (2,), (2, 3))
+"""Axes of images [B, C, H, W]: as they are, mirrored, upside down, both. Their mean lies centred, however a network
+pads."""
 _FLAT = 1e-6  # a map whose range is below this shows no preference
 _PROBE, _PATCH = 224, 32  # side of the probing image, which every usual network takes, and of its marked middle
 

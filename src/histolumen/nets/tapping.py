@@ -45,18 +45,19 @@ def layer_of_stride(network: nn.Module, stride: int) -> str:
 
 
 @contextmanager
-def tapped(network: nn.Module, layer: str) -> Iterator[list[Tensor]]:
-    """Collect what `layer` gives while the block runs."""
+def tapped(network: nn.Module, *layers: str) -> Iterator[list[Tensor]]:
+    """Collect what `layers` give, in the order they run, while the block runs."""
     outputs: list[Tensor] = []
 
     def keep(_module: nn.Module, _inputs: Any, output: Any) -> None:
         outputs.append(output)
 
-    handle = network.get_submodule(layer).register_forward_hook(keep)
+    handles = [network.get_submodule(layer).register_forward_hook(keep) for layer in layers]
     try:
         yield outputs
     finally:
-        handle.remove()
+        for handle in handles:
+            handle.remove()
 
 
 class TappedNetwork(nn.Module):

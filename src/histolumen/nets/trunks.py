@@ -30,6 +30,8 @@ class Trunk(nn.Module):
     """Images in, features [B, channels, h, w] out."""
 
     channels: int
+    grouping_layers: tuple[str, ...] = ("",)
+    """Layers, all of the trunk's own stride, whose features show the tissue's natural groups; "" is its output."""
 
     def forward(self, images: Tensor) -> Tensor:
         raise NotImplementedError
@@ -77,7 +79,11 @@ class LiteTrunk(Trunk):
     Its blocks end in *linear* bottlenecks. Class maps of those hardly ever come near their minimum, and a mask that
     thresholds the min-max-normalised map (Eq. 8) then swallows the image. One step further, after the expansion and
     ReLU6 of the next block, features are sparse and non-negative, as they are at the end of the network.
+
+    Natural groups are another matter: angles between positions mean most in the bottlenecks themselves.
     """
+
+    grouping_layers = ("stages.3", "stages.4")
 
     def __init__(self, network: nn.Module):
         super().__init__()

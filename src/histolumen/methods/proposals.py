@@ -1,0 +1,68 @@
+"""Masks proposed before training: the natural groups of a backbone's features, over all training images."""
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from histolumen import grouping
+from histolumen.methods.base import Examples, Proposals
+from histolumen.nets.backbones import Backbone
+from histolumen.nets.geometry import FLIPS
+
+_HALF = 0.5
+_POSITIONS = 400  # sampled per image
+_MAX_IMAGES = 128  # to find the groups in; all images get their proposals
+_SMALLEST = 32
+_VIEWS = 2
+
+
+@torch.no_grad()
+def group_images(backbone: Backbone, examples: Examples) -> Proposals:
+    """Foreground proposals of all images, at the stride of the backbone: the mean vote of two views of each image."""
+    was_training = backbone.training
+    backbone.eval()
+    random = np.random.default_rng(examples.seed)
+    chosen = random.permutation(len(examples))[:_MAX_IMAGES].tolist()
+    seen = {index: tissue_views(backbone, examples[index]) for index in chosen}
+    positions = {index: views[0][0].numel() for index, views in seen.items()}
+    count = min(_POSITIONS, *positions.values())
+    places = {index: random.choice(positions[index], count, replace=False) for index in chosen}
+    found = []
+    for view in range(_VIEWS):
+        samples = torch.stack([seen[index][view].flatten(1).T[places[index]] for index in chosen])
+        found.append(grouping.group(samples, examples.labels[chosen], examples.seed))
+    proposals = []
+    for index in range(len(examples)):
+        views = seen[index] if index in seen else tissue_views(backbone, examples[index])
+        votes = [groups.foreground(features) for groups, features in zip(found, views, strict=True)]
+        proposals.append(torch.stack(votes).mean(0))
+    backbone.train(was_training)
+    return proposals
+
+
+def tissue_views(backbone: Backbone, image: Tensor) -> tuple[Tensor, Tensor]:
+    """Features [C, h, w] of an image [1, 3, H, W] in [0, 1], seen in two ways.
+
+    The first are those of all grouping layers. The second are those of the last layer beside what it gives for the
+    image at half its size, where a position sees more of its surroundings.
+    """
+    own = [_smoothed(layer) for layer in _flip_means(backbone, image)]
+    sides = [max(round(_HALF * side), _SMALLEST) for side in image.shape[2:]]
+    half = _flip_means(backbone, F.interpolate(image, size=sides, mode="bilinear", antialias=True))[-1]
+    around = F.interpolate(half, size=own[-1].shape[2:], mode="bilinear", align_corners=False)
+    return torch.cat(own, dim=1)[0].cpu(), torch.cat([own[-1], around], dim=1)[0].cpu()
+
+
+def _flip_means(backbone: Backbone, image: Tensor) -> list[Tensor]:
+    """Features of each grouping layer, averaged over the flips of the image."""
+    looks: list[list[Tensor]] = []
+    for axes in FLIPS:
+        _, inner = backbone.with_layers(backbone.normalise(image.flip(axes)), backbone.trunk.grouping_layers)
+        looks.append([features.flip(axes) for features in inner])
+    return [torch.stack(layer).mean(0) for layer in zip(*looks, strict=True)]
+
+
+def _smoothed(features: Tensor) -> Tensor:
+    """Every position averaged with its neighbours."""
+    return F.avg_pool2d(features, kernel_size=3, stride=1, padding=1, count_include_pad=False)
