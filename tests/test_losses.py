@@ -98,3 +98,39 @@ def test_size_barrier_is_lowest_when_balanced():
     values = [losses.size_barrier(torch.full((1, 1, 8, 8), share), torch.tensor(5.0)) for share in (0.2, 0.5, 0.8)]
     assert values[1] < values[0]
     assert values[1] < values[2]
+
+
+# --- beyond the paper
+
+
+def test_normalised_cut_by_hand():
+    # two pairs with affinity 1 inside, 0.5 across one bridge
+    edges = torch.tensor([[[1, 1, 0, 0], [1, 1, 0.5, 0], [0, 0.5, 1, 1], [0, 0, 1, 1]]])
+    right = torch.tensor([[1.0, 1.0, 0.0, 0.0]])
+    wrong = torch.tensor([[1.0, 0.0, 1.0, 0.0]])
+    assert losses.normalised_cut(right, edges).item() == pytest.approx(0.5 / 4.5 + 0.5 / 4.5)
+    assert losses.normalised_cut(wrong, edges).item() == pytest.approx(2.5 / 4.5 + 2.5 / 4.5)
+
+
+def test_a_cut_with_an_empty_group_is_finite():
+    assert torch.isfinite(losses.normalised_cut(torch.zeros(1, 3), torch.ones(1, 3, 3))).all()
+
+
+def test_proposals_are_followed_as_far_as_they_are_sure():
+    logits = torch.zeros(1, 1, 1, 3)
+    halves = torch.full((1, 1, 1, 3), 0.5)
+    assert losses.proposal_cross_entropy(logits, halves).item() == 0
+    one_sure = torch.tensor([[[[1.0, 0.5, 0.5]]]])
+    for value, expected in ((0.0, math.log(2)), (4.0, math.log(1 + math.exp(-4)))):
+        logits = torch.tensor([[[[value, -9.0, 9.0]]]])  # what the unsure ones say does not count
+        assert losses.proposal_cross_entropy(logits, one_sure).item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_mask_may_change_where_colours_do():
+    mask = torch.zeros(1, 1, 4, 8)
+    mask[..., 4:] = 1
+    edge, flat = torch.zeros(1, 3, 4, 8), torch.zeros(1, 3, 4, 8)
+    edge[..., 4:] = 1
+    assert losses.edge_consistency(mask, edge) < 1e-6
+    assert losses.edge_consistency(mask, flat).item() == pytest.approx(1 / 7)  # one of seven steps, in full
+    assert losses.edge_consistency(torch.ones(1, 1, 4, 8), flat) == 0

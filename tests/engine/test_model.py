@@ -8,7 +8,8 @@ import histolumen
 from histolumen.engine import model as module
 from histolumen.engine.windows import map_runner
 from histolumen.errors import ImageError
-from histolumen.methods.base import at_once
+from histolumen.methods.base import at_once, build_method, settings_of
+from histolumen.nets.backbones import BackboneSettings, build_backbone
 
 
 @pytest.fixture(scope="module")
@@ -93,3 +94,27 @@ def test_large_images_are_predicted_window_by_window(model, monkeypatch, size):
     assert len(calls) == 2  # maps of X, then of X+
     assert windowed.soft_mask.shape == size
     assert np.ptp(windowed.soft_mask) == pytest.approx(np.ptp(whole.soft_mask), abs=0.05)
+
+
+def test_test_time_flips_answer_alike_for_an_image_and_its_mirror_image(model):
+    settings = model.config.images.model_copy(update={"test_flips": True})
+    image = np.random.default_rng(0).integers(0, 256, (64, 96, 3), dtype=np.uint8)
+    mirrored = np.ascontiguousarray(image[:, ::-1])
+    first, second = (
+        module.predict_image(model.method, model.classes, pixels, settings, model.device)
+        for pixels in (image, mirrored)
+    )
+    assert np.allclose(first.soft_mask, second.soft_mask[:, ::-1], atol=1e-4)
+    assert first.probabilities == pytest.approx(second.probabilities, abs=1e-4)
+    plain = module.predict_image(model.method, model.classes, image, model.config.images, model.device)
+    assert not np.allclose(plain.soft_mask, first.soft_mask, atol=1e-4)
+
+
+def test_flips_average_the_evidence_of_the_rivals_too(tiny_config):
+    method = build_method(
+        settings_of("cam_avg")(), build_backbone(BackboneSettings(name="test_resnet", weights="none")), 2
+    ).eval()
+    settings = tiny_config("images.test_flips=true").images
+    image = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    found = module.predict_image(method, ["a", "b"], image, settings, torch.device("cpu"))
+    assert found.evidence.shape == (2, 64, 64)

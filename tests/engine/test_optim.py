@@ -30,6 +30,20 @@ def test_constant():
     assert learning_rate(500, TrainSettings(schedule="constant")) == 1e-3
 
 
+def test_half_a_cosine():
+    settings = TrainSettings(schedule="cosine", epochs=4, lr=1.0)
+    assert [learning_rate(e, settings) for e in range(4)] == pytest.approx([1.0, 0.853553, 0.5, 0.146447], abs=1e-5)
+    assert learning_rate(4, settings) == settings.lr_floor
+
+
+def test_adamw_is_what_the_recipe_says():
+    method = MaxMin(MaxMinSettings(), build_backbone(BackboneSettings(name="test_resnet", weights="none")), 2)
+    optimizer = build_optimizer(method, TrainSettings(optimizer="adamw", weight_decay=0.01, head_lr_factor=10))
+    assert isinstance(optimizer, torch.optim.AdamW)
+    assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([1e-3, 1e-2])
+    assert {group["weight_decay"] for group in optimizer.param_groups} == {0.01}
+
+
 def test_heads_learn_faster():
     torch.manual_seed(0)
     method = MaxMin(MaxMinSettings(), build_backbone(BackboneSettings(name="test_resnet", weights="none")), 2)

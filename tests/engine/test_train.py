@@ -13,7 +13,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from histolumen.config import load_config
+from histolumen.config import RunConfig, load_config
 from histolumen.data import dataset
 from histolumen.data.manifest import Manifest, Row, read_manifest
 from histolumen.engine.checkpoint import load_model
@@ -117,6 +117,36 @@ def test_a_killed_and_resumed_run_equals_an_unbroken_one(tiny_manifest, tmp_path
     assert strip[0] == strip[1]
 
 
+BEST = (*TINY, "train.epochs=3", "train.batch_size=2", "train.schedule=constant", "method.self_training=2")
+
+
+def shortened(config: RunConfig, epochs: int) -> RunConfig:
+    return replace(config, train=config.train.model_copy(update={"epochs": epochs}))
+
+
+def test_proposals_come_from_images_and_labels_alone_and_survive_a_stop(tiny_manifest, tmp_path):
+    """No mask exists here; a run that is stopped after its first epoch, or its second, goes on with the same masks."""
+    config = load_config("glas-best", BEST)
+    train(config, tiny_manifest, tmp_path / "whole")
+    bare = Manifest(tuple(replace(row, mask="") for row in tiny_manifest.rows), tiny_manifest.root)
+    for stop in (1, 2):
+        out = tmp_path / f"stopped after {stop}"
+        train(shortened(config, stop), bare, out)
+        train(config, bare, out, resume=True)
+        assert weights(out) == weights(tmp_path / "whole")
+    names = set(safetensors.torch.load((tmp_path / "whole" / "proposals.safetensors").read_bytes()))
+    count = len(tiny_manifest.split("train").rows)
+    assert names == {f"{kind}.{k}" for kind in ("first", "now") for k in range(count)}
+
+
+def test_a_damaged_proposal_file_is_one_sentence(tiny_manifest, tmp_path):
+    config = load_config("glas-best", BEST)
+    train(shortened(config, 1), tiny_manifest, tmp_path / "run")
+    (tmp_path / "run" / "proposals.safetensors").write_bytes(b"not tensors")
+    with pytest.raises(RunError, match=r"proposals\.safetensors: cannot be read"):
+        train(config, tiny_manifest, tmp_path / "run", resume=True)
+
+
 def test_two_processes_equal_one(tmp_path, tiny_manifest):
     """Same losses, and after ten steps the same weights, when BatchNorm is frozen and nothing is dropped out."""
     rows = [row for row in tiny_manifest.rows if row.split == "train"][:8]
@@ -146,7 +176,7 @@ def test_two_processes_equal_one(tmp_path, tiny_manifest):
     assert any(not torch.equal(initial[key], first[key]) for key in first)  # they did learn
 
 
-@pytest.mark.parametrize("recipe", ["glas-negev", "glas-all-ones"])
+@pytest.mark.parametrize("recipe", ["glas-negev", "glas-all-ones", "glas-best"])
 def test_two_processes_train_what_is_learned_in_steps_or_not_at_all(tmp_path, tiny_manifest, recipe):
     settings = [part for override in (*SMALL, "train.batch_size=4") for part in ("--set", override)]
     table = str(tiny_manifest.root / "manifest.csv")
