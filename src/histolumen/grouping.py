@@ -6,6 +6,7 @@ one with the lowest cut is kept. Which group is the foreground is the paper's ow
 classifier sure?
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -160,21 +161,19 @@ def _pooled(samples: Tensor, share: Tensor) -> Tensor:
     return (samples * share[..., None]).sum(1) / share.sum(1, keepdim=True).clamp_min(_TINY)
 
 
-def _fit_linear(pooled: Tensor, labels: Tensor) -> nn.Module:
-    """Logistic regression with an L2 penalty, to convergence."""
+def _fit_linear(pooled: Tensor, labels: Tensor) -> Callable[[Tensor], Tensor]:
+    """Logistic regression with an L2 penalty, to convergence: a function from features to class scores."""
     classes = int(labels.max()) + 1
-    model = nn.Linear(pooled.shape[1], classes).to(pooled)
-    nn.init.zeros_(model.weight)
-    nn.init.zeros_(model.bias)
-    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=200, line_search_fn="strong_wolfe")
+    weight, bias = (pooled.new_zeros(shape).requires_grad_() for shape in ((pooled.shape[1], classes), (classes,)))
+    optimizer = torch.optim.LBFGS([weight, bias], max_iter=200, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
         optimizer.zero_grad()
-        penalty = model.weight.square().sum() / (2 * _PENALTY * len(labels))
-        value = F.cross_entropy(model(pooled), labels) + penalty
+        penalty = weight.square().sum() / (2 * _PENALTY * len(labels))
+        value = F.cross_entropy(pooled @ weight + bias, labels) + penalty
         value.backward()
         return value
 
     with torch.enable_grad():
         optimizer.step(loss)  # type: ignore[arg-type] # the stub wants a float; LBFGS calls float() on it
-    return model.requires_grad_(False)
+    return lambda features: features @ weight.detach() + bias.detach()

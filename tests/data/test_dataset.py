@@ -96,6 +96,25 @@ def test_the_mask_follows_its_image(manifest):
             assert (foreground == example.mask[0].bool()).float().mean() >= agreement
 
 
+def test_a_proposal_follows_its_image_and_no_mask_is_read(manifest):
+    images = TrainingImages(manifest, CLASSES, STILL, seed=0)
+    images.proposals = [(255 * (images.whole(k)[1] > 0.5)).to(torch.uint8) for k in range(4)]
+    for path in manifest.root.glob("*_mask.png"):
+        path.unlink()
+    for epoch in range(5):
+        example = images[epoch, 0]
+        assert example.mask is None
+        assert example.proposal.shape == (1, 48, 48)
+        assert ((example.image[1] > 0.5) == (example.proposal[0] > 0.5)).float().mean() == 1
+
+
+def test_a_coarse_proposal_covers_the_whole_image(manifest):
+    images = TrainingImages(manifest, CLASSES, STILL, seed=0)
+    images.proposals = [torch.tensor([[0, 255]], dtype=torch.uint8)] * 4
+    assert 0.4 < images[0, 0].proposal.mean() < 0.6
+    assert images[0, 0].proposal.max() == 1
+
+
 def test_no_mask_file_means_no_foreground(manifest):
     example = TrainingImages(manifest, CLASSES, STILL, seed=0, with_masks=True)[0, 3]
     assert example.mask.shape == (1, 48, 48)
@@ -201,16 +220,17 @@ def test_a_loader_gives_batches_of_the_samplers_images(manifest):
     images = TrainingImages(manifest, CLASSES, SETTINGS, seed=0, with_masks=True)
     sampler = EpochSampler(4, 3, seed=0)
     batches = list(DataLoader(images, batch_size=3, sampler=sampler, collate_fn=collate))
-    assert [tuple(batch.shape) for batch, _, _ in batches] == [(3, 3, 32, 32)] * 2
-    assert [tuple(masks.shape) for _, _, masks in batches] == [(3, 1, 32, 32)] * 2
+    assert [tuple(batch.shape) for batch, _, _, _ in batches] == [(3, 3, 32, 32)] * 2
+    assert [tuple(masks.shape) for _, _, masks, _ in batches] == [(3, 1, 32, 32)] * 2
     keys = list(sampler)
-    assert torch.cat([labels for _, labels, _ in batches]).tolist() == [images[key].label for key in keys]
+    assert torch.cat([labels for _, labels, _, _ in batches]).tolist() == [images[key].label for key in keys]
     assert torch.equal(batches[1][0][0], images[keys[3]].image)
 
 
 def test_a_batch_without_masks_has_none():
     image = torch.zeros(3, 2, 2)
-    stacked, labels, masks = collate([Example(image, 1, None), Example(image, 0, None)])
+    stacked, labels, masks, proposals = collate([Example(image, 1, None), Example(image, 0, None)])
     assert stacked.shape == (2, 3, 2, 2)
     assert labels.tolist() == [1, 0]
     assert masks is None
+    assert proposals is None
