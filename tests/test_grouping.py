@@ -1,5 +1,7 @@
 """Natural groups: found without labels, the side chosen by labels, the same whatever the seed."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given
@@ -78,8 +80,14 @@ def test_label_uncertainty_is_measured_on_images_that_were_left_out():
     assert grouping.label_uncertainty(telling, labels) < 0.5
 
 
-def test_a_single_image_of_a_class_is_enough():
-    assert grouping.label_uncertainty(torch.randn(3, 4), torch.tensor([0, 0, 1])) >= 0
+def test_a_rare_class_does_not_end_the_cross_validation():
+    torch.manual_seed(0)
+    pooled, labels = torch.randn(31, 200), torch.tensor([*([0, 1] * 15), 2])
+    assert grouping.label_uncertainty(pooled, labels) > 0.6
+
+
+def test_without_two_images_of_any_class_it_is_a_guess():
+    assert grouping.label_uncertainty(torch.randn(3, 4), torch.arange(3)) == pytest.approx(math.log(3))
 
 
 @given(st.integers(2, 40), st.integers(0, 1000))
@@ -89,6 +97,10 @@ def test_a_walk_stays_within_the_values_it_averages(positions, seed):
     walked = grouping.walk(values, torch.randn(positions, 5, generator=generator))
     assert walked.min() >= values.min() - 1e-5
     assert walked.max() <= values.max() + 1e-5
+
+
+def test_what_resembles_nothing_stays_as_it_was():
+    assert grouping.walk(torch.tensor([0.7, 0.7]), torch.ones(2, 3)).tolist() == pytest.approx([0.7, 0.7])
 
 
 def test_a_walk_over_many_positions_compares_with_a_sample_of_them():

@@ -6,6 +6,7 @@ one with the lowest cut is kept. Which group is the foreground is the paper's ow
 classifier sure?
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -68,7 +69,10 @@ def walk(values: Tensor, features: Tensor) -> Tensor:
     """
     anchors = torch.linspace(0, len(values) - 1, min(len(values), _ANCHORS), device=values.device).round().long()
     weights = affinity(features, features[anchors])
-    return weights @ values[anchors] / weights.sum(1).clamp_min(_TINY)
+    total = weights.sum(1)
+    return torch.where(
+        total > _TINY, weights @ values[anchors] / total.clamp_min(_TINY), values
+    )  # unlike any: as it was
 
 
 def group(samples: Tensor, labels: Tensor, seed: int) -> Grouping:
@@ -119,14 +123,17 @@ def spectral_starts(samples: Tensor, edges: Tensor, count: int = DIRECTIONS) -> 
 
 def label_uncertainty(pooled: Tensor, labels: Tensor) -> float:
     """Cross-entropy (nats) of the labels [B] under linear classifiers of `pooled` [B, C], each fitted without the
-    images that it judges."""
-    folds = min(_FOLDS, int(torch.bincount(labels).min()))
+    images that it judges; without two images of any class, that of a guess."""
+    counts = torch.bincount(labels)
+    judged = counts[labels] > 1  # an image that is alone in its class can be fitted or judged, not both
+    pooled, labels = pooled[judged], labels[judged]
+    if len(labels) == 0:
+        return math.log(len(counts))
+    folds = min(_FOLDS, int(counts[counts > 1].min()))
     fold = torch.zeros(len(labels), dtype=torch.long)
     for label in labels.unique():  # every fold has its share of every class
         members = (labels == label).nonzero()[:, 0]
-        fold[members] = torch.arange(len(members)) % max(folds, 1)
-    if folds < 2:  # too few images to leave any out
-        return float(F.cross_entropy(_fit_linear(pooled, labels)(pooled), labels))
+        fold[members] = torch.arange(len(members)) % folds
     total = 0.0
     for index in range(folds):
         out = fold == index

@@ -142,9 +142,11 @@ def test_proposals_come_from_images_and_labels_alone_and_survive_a_stop(tiny_man
 def test_a_damaged_proposal_file_is_one_sentence(tiny_manifest, tmp_path):
     config = load_config("glas-best", BEST)
     train(shortened(config, 1), tiny_manifest, tmp_path / "run")
-    (tmp_path / "run" / "proposals.safetensors").write_bytes(b"not tensors")
-    with pytest.raises(RunError, match=r"proposals\.safetensors: cannot be read"):
-        train(config, tiny_manifest, tmp_path / "run", resume=True)
+    others = safetensors.torch.save({"other": torch.zeros(1), "names": torch.zeros(1)})
+    for content, message in ((b"not tensors", "cannot be read"), (others, "does not hold the proposals")):
+        (tmp_path / "run" / "proposals.safetensors").write_bytes(content)
+        with pytest.raises(RunError, match=rf"proposals\.safetensors: {message}"):
+            train(config, tiny_manifest, tmp_path / "run", resume=True)
 
 
 def test_two_processes_equal_one(tmp_path, tiny_manifest):

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+import numpy as np
 import pytest
 import torch
 from build import tiny_method
@@ -64,6 +65,14 @@ def test_many_images_are_not_all_looked_at_twice(backbone, monkeypatch):
     pictures = Pictures()
     assert len(proposals.group_images(backbone, pictures)) == 8
     assert sorted(pictures.asked) == list(range(8))  # the five that the groups were found in are remembered
+
+
+def test_a_sample_of_many_images_has_some_of_each_class(monkeypatch):
+    monkeypatch.setattr(proposals, "_MAX_IMAGES", 6)
+    labels = torch.tensor([0] * 50 + [1] * 3 + [2] * 2)
+    chosen = proposals._some_of_each(labels, np.random.default_rng(0))
+    assert len(set(chosen)) == 6
+    assert sorted(labels[chosen].tolist()) == [0, 0, 1, 1, 2, 2]
 
 
 def test_proposing_changes_no_weight_no_statistic_and_no_mode(backbone):

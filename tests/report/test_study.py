@@ -64,6 +64,34 @@ def test_each_point_changes_what_it_says():
     assert plan().config(points_of("ablation")[0]).method.name == "wildcat"
 
 
+def test_parts_of_the_best_recipe_are_switched_one_at_a_time():
+    parts = plan("parts", recipe="glas-best", overrides=(), seeds=(0, 1))
+    whole = parts.config(parts.points[0]).as_dict()
+    for point in parts.points:
+        config = parts.config(point).as_dict()
+        assert config["seed"] == point.seed
+        changed = {f"{b}.{k}" for b in whole if b != "seed" for k in whole[b] if config[b].get(k) != whole[b][k]}
+        wanted = {override.partition("=")[0] for override in point.overrides}
+        assert point.method is not None or changed == wanted, point.label
+    assert len({point.key for point in parts.points}) == len(parts.points) == 2 * len(points_of("parts"))
+
+
+def test_several_seeds_are_one_line_of_the_table():
+    two = plan("lambda", kinds=("sem",), seeds=(3, 4))
+    scores = [dict.fromkeys(study_module.SCORES, value) for value in (80.0, 84.0)]
+    results = [
+        study_module.PointResult(point, score, 60.0)
+        for seed, score in zip((3, 4), scores, strict=True)
+        for point in [p for p in two.points if p.seed == seed][:2]
+    ]
+    table = study_table(two, results)
+    assert [row[:2] for row in table.rows] == [
+        ["sem lambda=1e-07", "82.00 ± 2.83"],
+        ["sem lambda=1e-06", "82.00 ± 2.83"],
+    ]
+    assert "seeds (3, 4)" in table.notes[0]
+
+
 def test_only_max_min_can_be_studied():
     with pytest.raises(ConfigError, match="recipe of another method"):
         plan(recipe="glas-cam-avg").config(points_of("ablation")[0])

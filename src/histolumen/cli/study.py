@@ -8,7 +8,8 @@ import typer
 
 def study(
     name: Annotated[
-        Literal["ablation", "lambda", "sigma", "omega"], typer.Argument(help="The ablation table, or one curve.")
+        Literal["ablation", "parts", "lambda", "sigma", "omega"],
+        typer.Argument(help="The paper's ablation table, the parts of the -best recipes, or one curve."),
     ],
     data: Annotated[Path, typer.Option(help="Manifest.")],
     out: Annotated[Path, typer.Option(help="Folder for runs and tables; the same folder goes on where it stopped.")],
@@ -20,11 +21,12 @@ def study(
         ),
     ] = None,
     kinds: Annotated[list[str] | None, typer.Option(help="sem, eem; else both.")] = None,
+    seeds: Annotated[list[int] | None, typer.Option(help="Several: mean and deviation; else the recipe's.")] = None,
     split: Annotated[str, typer.Option(help="What is measured: train, valid or test.")] = "valid",
     overrides: Annotated[list[str] | None, typer.Option("--set", help="Change one key in every run.")] = None,
     images: Annotated[Path | None, typer.Option(help="Where the images are, if they have moved.")] = None,
 ) -> None:
-    """The paper's ablation table and its curves over lambda, sigma and omega.
+    """The paper's ablation table and its curves over lambda, sigma and omega; what each added part is worth.
 
     Start it on several machines with the same --storage (and each its own --out): they share the trainings, and one
     that dies loses at most the one it was at.
@@ -42,7 +44,12 @@ def study(
     manifest = read_manifest(data, images)
     check_trainable(manifest, data)
     plan = StudyPlan(
-        study=name, recipe=recipe, overrides=tuple(overrides or ()), kinds=find_kinds(kinds or ()), split=split
+        study=name,
+        recipe=recipe,
+        overrides=tuple(overrides or ()),
+        kinds=find_kinds(kinds or ()),
+        seeds=tuple(seeds or ()),
+        split=split,
     )
     results, failures = run_study(plan, manifest, out, storage, typer.echo)
     table = study_table(plan, results)

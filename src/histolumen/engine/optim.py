@@ -1,4 +1,4 @@
-"""The optimiser, and the learning rate as a plain function of the epoch: nothing to save, nothing to resume."""
+"""The optimiser, and the learning rate as a function of the epoch and of train.epochs: nothing to save or resume."""
 
 import math
 
@@ -28,12 +28,12 @@ def learning_rate(epoch: int, settings: TrainSettings) -> float:
     if settings.schedule == "constant":
         return settings.lr
     if settings.schedule == "cosine":
-        return max(settings.lr * (1 + math.cos(math.pi * epoch / settings.epochs)) / 2, settings.lr_floor)
-    if settings.schedule == "step":
-        reductions = epoch // settings.lr_every
+        share = (1 + math.cos(math.pi * epoch / settings.epochs)) / 2
+    elif settings.schedule == "step":
+        share = settings.lr_factor ** (epoch // settings.lr_every)
     else:
-        reductions = sum(epoch >= milestone for milestone in settings.lr_milestones)
-    return max(settings.lr * settings.lr_factor**reductions, min(settings.lr, settings.lr_floor))
+        share = settings.lr_factor ** sum(epoch >= milestone for milestone in settings.lr_milestones)
+    return max(settings.lr * share, min(settings.lr, settings.lr_floor))
 
 
 def set_learning_rate(optimizer: Optimizer, rate: float) -> None:

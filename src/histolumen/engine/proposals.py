@@ -56,4 +56,7 @@ def _read(path: Path, kind: str) -> list[Tensor]:
         tensors = safetensors.torch.load(path.read_bytes())
     except (OSError, SafetensorError) as error:
         raise RunError(f"{path}: cannot be read ({error}); train again in another folder") from error
-    return [tensors[f"{kind}.{k}"] for k in range(len(tensors) // 2)]
+    names = [f"{kind}.{k}" for k in range(len(tensors) // 2)]
+    if not names or any(name not in tensors for name in names):
+        raise RunError(f"{path}: does not hold the proposals of a run; train again in another folder")
+    return [tensors[name] for name in names]

@@ -23,7 +23,7 @@ def group_images(backbone: Backbone, examples: Examples) -> Proposals:
     was_training = backbone.training
     backbone.eval()
     random = np.random.default_rng(examples.seed)
-    chosen = random.permutation(len(examples))[:_MAX_IMAGES].tolist()
+    chosen = _some_of_each(examples.labels, random)
     seen = {index: tissue_views(backbone, examples[index]) for index in chosen}
     positions = {index: views[0][0].numel() for index, views in seen.items()}
     count = min(_POSITIONS, *positions.values())
@@ -39,6 +39,18 @@ def group_images(backbone: Backbone, examples: Examples) -> Proposals:
         proposals.append(torch.stack(votes).mean(0))
     backbone.train(was_training)
     return proposals
+
+
+def _some_of_each(labels: Tensor, random: np.random.Generator) -> list[int]:
+    """Up to `_MAX_IMAGES` indices in random order, from each class in turn."""
+    order = random.permutation(len(labels))
+    if len(order) <= _MAX_IMAGES:
+        return order.tolist()
+    rank = np.zeros(len(order), dtype=int)  # of an image among those of its class
+    classes = labels.numpy()[order]
+    for label in np.unique(classes):
+        rank[classes == label] = np.arange((classes == label).sum())
+    return order[np.argsort(rank, kind="stable")[:_MAX_IMAGES]].tolist()
 
 
 def tissue_views(backbone: Backbone, image: Tensor) -> tuple[Tensor, Tensor]:

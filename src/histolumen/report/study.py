@@ -38,6 +38,14 @@ class PointResult:
     seconds: float
 
 
+def by_label(results: list[PointResult]) -> dict[str, list[PointResult]]:
+    """The results of each point, one per seed."""
+    grouped: dict[str, list[PointResult]] = {}
+    for result in results:
+        grouped.setdefault(result.point.label, []).append(result)
+    return grouped
+
+
 def run_study(
     plan: StudyPlan, manifest: Manifest, out: Path, storage: str | None, say: Callable[[str], None] = lambda _: None
 ) -> tuple[list[PointResult], list[str]]:
@@ -66,7 +74,7 @@ class _Worker:
 
     def __init__(self, plan: StudyPlan, manifest: Manifest, out: Path, study: optuna.Study, say: Callable[[str], None]):
         self.plan, self.manifest, self.out, self.study, self.say = plan, manifest, out, study, say
-        self.points = {point.label: point for point in plan.points}
+        self.points = {point.key: point for point in plan.points}
         self.failures: dict[str, str] = {}
 
     def work(self) -> None:
@@ -112,7 +120,7 @@ class _Worker:
         return scores["f1_plus"]
 
     def _train_and_measure(self, point: Point) -> tuple[dict[str, float], float]:
-        folder, config = point_folder(self.out, point.label), self.plan.config(point)
+        folder, config = point_folder(self.out, point.key), self.plan.config(point)
         refuse_longer(folder, config.train.epochs)
         train(config, self.manifest, folder, resume=True, devices="1")
         measured = measure(folder, self.manifest, self.plan.split, "honest")
@@ -154,8 +162,11 @@ def read_study(out: Path) -> tuple[StudyPlan, list[PointResult]]:
     try:
         content = json.loads((out / _FILE).read_text(encoding="utf-8"))
         plan = StudyPlan.model_validate(content["plan"])
-        by_label = {point.label: point for point in plan.points}
-        found = [PointResult(by_label[p["point"]["label"]], p["scores"], p["seconds"]) for p in content["points"]]
+        known = {(point.label, point.seed): point for point in plan.points}
+        found = [
+            PointResult(known[p["point"]["label"], p["point"].get("seed")], p["scores"], p["seconds"])
+            for p in content["points"]
+        ]
     except (OSError, ValueError, KeyError) as error:
         raise RunError(f"{out / _FILE}: not the results of a study; run `histolumen study` first") from error
     return plan, found

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 
 from histolumen.config import RunConfig, parse_config, read_recipe, set_key
 from histolumen.data.manifest import Manifest
@@ -14,20 +15,23 @@ class StudyPlan(Settings):
     """What a study varies, and on what."""
 
     study: StudyName
-    """Which of the paper's studies."""
+    """The paper's `ablation` and its curves, or the `parts` that were added to the method."""
     recipe: str
     """The recipe whose Max-Min settings are varied."""
     overrides: tuple[str, ...] = ()
     """`block.key=value`, for every point."""
     kinds: tuple[Kind, ...] = KINDS
     """Forms of the background term."""
+    seeds: tuple[int, ...] = ()
+    """One training of each point per seed; none: one, with the recipe's."""
     split: str = "valid"
     """What is measured."""
 
     @property
     def points(self) -> list[Point]:
         """One training each."""
-        return points_of(self.study, self.kinds)
+        points = points_of(self.study, self.kinds)
+        return [replace(point, seed=seed) for seed in self.seeds or (None,) for point in points]
 
     def config(self, point: Point) -> RunConfig:
         """The recipe at a point."""
@@ -41,7 +45,7 @@ class StudyPlan(Settings):
         for override in (*self.overrides, *point.overrides):
             if not replaced or not override.startswith("method.") or override.startswith("method.alignment="):
                 set_key(raw, override)
-        return parse_config(raw)
+        return parse_config(raw if point.seed is None else {**raw, "seed": point.seed})
 
     def key(self, manifest: Manifest) -> str:
         """Name in the storage; another recipe or other images are another study."""

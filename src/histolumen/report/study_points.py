@@ -1,4 +1,4 @@
-"""What the paper's ablations vary: each study is a list of points, each point a set of overrides."""
+"""What ablations vary, the paper's and our own: a study is a list of points, each point a set of overrides."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Literal
 from histolumen.errors import ConfigError, nearest
 
 Kind = Literal["sem", "eem"]
-StudyName = Literal["ablation", "lambda", "sigma", "omega"]
+StudyName = Literal["ablation", "parts", "lambda", "sigma", "omega"]
 KINDS: tuple[Kind, ...] = ("sem", "eem")
 _VALUES: dict[str, tuple[float, ...]] = {
     "lambda": (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1),
@@ -21,12 +21,13 @@ class Point:
     """One training of a study.
 
     Args:
-        label: its name in tables, and in the storage that workers share.
+        label: its name in tables.
         kind: which form of the background term it has, where it has one.
         value: of the hyper-parameter, where the study varies one.
         method: the recipe's method is replaced by this one, if given.
         overrides: of the recipe.
         printed: the paper's error, F1+ and F1- on the GlaS test set, where it prints them.
+        seed: replaces the recipe's, if given.
     """
 
     label: str
@@ -35,6 +36,12 @@ class Point:
     overrides: tuple[str, ...]
     method: str | None = None
     printed: tuple[float, float, float] | None = None
+    seed: int | None = None
+
+    @property
+    def key(self) -> str:
+        """Its name in the storage that workers share, and of its folder."""
+        return self.label if self.seed is None else f"{self.label} seed={self.seed}"
 
 
 def find_kinds(names: Iterable[str] = ()) -> tuple[Kind, ...]:
@@ -48,6 +55,8 @@ def find_kinds(names: Iterable[str] = ()) -> tuple[Kind, ...]:
 
 def points_of(study: StudyName, kinds: tuple[Kind, ...] = KINDS) -> list[Point]:
     """All points of a study."""
+    if study == "parts":
+        return list(_PARTS)
     if study == "ablation":
         return [point for point in _ABLATION if point.kind is None or point.kind in kinds]
     return [
@@ -75,4 +84,20 @@ _ABLATION = (
     _step("FG + BG (EEM) + ASC", "eem", "eem", True, (0.00, 72.11, 69.07)),
     _step("FG + BG (SEM)", "sem", "sem", False, (1.25, 72.96, 61.95)),
     _step("FG + BG (SEM) + ASC", "sem", "sem", True, (0.00, 71.94, 69.23)),
+)
+
+_PARTS = (
+    Point("all parts", None, None, ()),
+    Point("no grouping", None, None, ("method.grouping=0",)),
+    Point("class maps instead of a decoder", None, None, ("method.grouping=0", "method.mask_from=cam")),
+    Point("decoder at stride 16", None, None, ("method.decoder_stride=16",)),
+    Point("no background term", None, None, ("method.background=none",)),
+    Point("no X+ and X-", None, None, ("method.foreground=false", "method.background=none")),
+    Point("no size barrier", None, None, ("method.size_barrier=false",)),
+    Point("no test-time flips", None, None, ("images.test_flips=false",)),
+    Point("separate statistics", None, None, ("backbone.statistics=separate",)),
+    Point("with self-training", None, None, ("method.self_training=2",)),
+    Point("with edges", None, None, ("method.edges=1",)),
+    Point("with stain jitter", None, None, ("images.stain=0.2",)),
+    Point("NEGEV", None, None, (), method="negev"),
 )

@@ -1,5 +1,6 @@
 """Curves: accuracy over the epochs of a run, scores over a hyper-parameter."""
 
+from statistics import mean
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -7,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from histolumen.report.figures.style import BLUE, GREEN, GREY, ORANGE, panels
-from histolumen.report.study import PointResult
+from histolumen.report.study import PointResult, by_label
 from histolumen.report.study_plan import StudyPlan
 
 
@@ -43,18 +44,22 @@ def draw_study(plan: StudyPlan, results: list[PointResult]) -> Figure:
     """One panel for SEM, one for EEM: accuracy, F1+ and F1- over the studied value."""
     figure, grid = panels(1, len(plan.kinds), (3.4, 2.5), sharey=True)
     for axes, kind in zip(grid, plan.kinds, strict=True):
-        own = [r for r in results if r.point.kind == kind]
-        x = [float(r.point.value or 0) for r in own]
+        own = by_label([r for r in results if r.point.kind == kind]).values()
+        x = [float(seeds[0].point.value or 0) for seeds in own]
         for label, values, colour, marker in (
-            ("accuracy", [100 - r.scores["error"] for r in own], ORANGE, "s"),
-            ("F1+", [r.scores["f1_plus"] for r in own], GREEN, "o"),
-            ("F1-", [r.scores["f1_minus"] for r in own], BLUE, "^"),
+            ("accuracy", [100 - _mean(seeds, "error") for seeds in own], ORANGE, "s"),
+            ("F1+", [_mean(seeds, "f1_plus") for seeds in own], GREEN, "o"),
+            ("F1-", [_mean(seeds, "f1_minus") for seeds in own], BLUE, "^"),
         ):
             axes.plot(x, values, color=colour, marker=marker, markersize=4, label=label)
         _label(axes, plan.study, kind.upper())
     grid[0].set_ylabel("%")
     grid[0].legend(fontsize=7)
     return figure
+
+
+def _mean(seeds: list[PointResult], score: str) -> float:
+    return mean(result.scores[score] for result in seeds)
 
 
 def _label(axes: Axes, study: str, title: str) -> None:

@@ -36,9 +36,9 @@ def draw_all(source: Path, out: Path, split: str | None, images: int, say: Say) 
     written = save(draw_energies(), out, "energies")
     if is_study(source):
         plan, results = read_study(source)
-        if plan.study != "ablation":
+        if plan.study not in {"ablation", "parts"}:
             return written + save(draw_study(plan, results), out, f"study-{plan.study}")
-        runs = {r.point.label: folder for r in results if (folder := _study_run(source, r.point.label))}
+        runs = {r.point.key: folder for r in results if (folder := _study_run(source, r.point.key))}
         absent = [r.point.label for r in results if r.point.label not in runs]
         if not runs:
             raise RunError(f"{source}: all runs of this study are with other workers; draw the figures there")
@@ -97,7 +97,7 @@ def _sizes(runs: dict[str, Path], manifest: Manifest, out: Path, binarise: Binar
     return written + save(normal, out, "sizes-normal")
 
 
-def _study_run(source: Path, label: str) -> Path | None:
+def _study_run(source: Path, key: str) -> Path | None:
     """The run of a point, if this worker made it."""
-    folder = point_folder(source, label)
+    folder = point_folder(source, key)
     return folder if (folder / "best").exists() else None
