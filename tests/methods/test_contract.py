@@ -21,7 +21,6 @@ FORMS = {
         {"background": "eem", "foreground": False},
         {"background": "none"},
         {"mask_from": "decoder", "grouping": 1, "edges": 1},
-        {"mask_from": "decoder", "decoder_stride": 8, "foreground": False, "background": "none"},
     ),
     "negev": ({"warmup": 0}, {"warmup": 0, "negative_class": "class 0"}),
     "pn": ({},),

@@ -134,6 +134,13 @@ def test_parts_that_need_each_other_say_so(settings, message):
         MaxMinSettings(**settings)
 
 
+def test_a_decoder_needs_no_classifier():
+    method = tiny_method("maxmin", mask_from="decoder", decoder_stride=8, foreground=False, background="none").eval()
+    output = method.predict(torch.rand(2, 3, 33, 81))
+    assert output.mask.shape == (2, 1, 33, 81)
+    assert torch.allclose(output.probs.sum(1), torch.ones(2), atol=1e-5)
+
+
 def test_everything_off_is_the_papers_method():
     names = {name.split(".")[0] for name, _ in tiny_method("maxmin").named_parameters()}
     assert names == {"backbone", "localizer", "classifier"}

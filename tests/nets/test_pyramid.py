@@ -8,9 +8,15 @@ from histolumen.nets.pyramid import PyramidDecoder
 
 
 @pytest.mark.parametrize(
-    ("name", "stride"), [("test_resnet", 16), ("efficientnet_lite0", 16), ("efficientnet_lite0", 32), ("resnet18", 32)]
+    ("name", "stride", "finest"),
+    [
+        ("test_resnet", 16, 4),
+        ("test_resnet", 16, 8),
+        ("test_resnet", 16, 16),
+        ("efficientnet_lite0", 16, 4),
+        ("resnet18", 32, 4),
+    ],
 )
-@pytest.mark.parametrize("finest", [4, 8, 16])
 def test_logits_have_the_finest_stride(name, stride, finest):
     backbone = build_backbone(BackboneSettings(name=name, weights="none", output_stride=stride)).eval()
     decoder = PyramidDecoder(backbone, finest, width=8).eval()
