@@ -112,7 +112,7 @@ def test_the_mask_learns_what_was_proposed():
     assert mask[..., 40:].mean() < 0.3
 
 
-def test_proposals_are_renewed_only_where_the_classifier_agrees(monkeypatch):
+def test_proposals_are_renewed_only_where_the_classifier_agrees():
     method = tiny_method("maxmin", **TAUGHT, self_training=1).eval()
     pictures = Pictures(2)
     first = [torch.full((6, 6), 0.9), torch.full((6, 7), 0.9)]
@@ -132,6 +132,11 @@ def test_proposals_are_renewed_only_where_the_classifier_agrees(monkeypatch):
 def test_parts_that_need_each_other_say_so(settings, message):
     with pytest.raises(ValueError, match=message):
         MaxMinSettings(**settings)
+
+
+def test_proposals_that_got_lost_are_an_error():
+    with pytest.raises(ValueError, match="needs batches with proposals"):
+        tiny_method("maxmin", **TAUGHT).losses(Batch(torch.rand(2, 3, 64, 64), torch.tensor([0, 1])))
 
 
 def test_a_decoder_needs_no_classifier():

@@ -13,7 +13,10 @@ def study(
     ],
     data: Annotated[Path, typer.Option(help="Manifest.")],
     out: Annotated[Path, typer.Option(help="Folder for runs and tables; the same folder goes on where it stopped.")],
-    recipe: Annotated[str, typer.Option(help="Max-Min recipe to vary; the paper's is glas-sem.")] = "folder",
+    recipe: Annotated[
+        str | None,
+        typer.Option(help="Max-Min recipe to vary; the paper's is glas-sem. Default: folder, for parts folder-best."),
+    ] = None,
     storage: Annotated[
         str | None,
         typer.Option(
@@ -45,7 +48,7 @@ def study(
     check_trainable(manifest, data)
     plan = StudyPlan(
         study=name,
-        recipe=recipe,
+        recipe=recipe or ("folder-best" if name == "parts" else "folder"),
         overrides=tuple(overrides or ()),
         kinds=find_kinds(kinds or ()),
         seeds=tuple(seeds or ()),

@@ -1,6 +1,5 @@
 """A trained model as its users see it: an image in, a class and a mask out."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +14,7 @@ from histolumen.data.transforms import ImageSettings, to_unit_range, to_working_
 from histolumen.engine.checkpoint import find_model, load_model
 from histolumen.engine.windows import map_runner
 from histolumen.errors import ImageError
-from histolumen.methods.base import Method, Output
-from histolumen.nets.geometry import FLIPS
+from histolumen.methods.base import Method, predict_flipped
 
 THRESHOLD = 0.5
 
@@ -109,25 +107,11 @@ def predict_image(
     if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8:
         raise ImageError(f"{path or 'image'}: expected RGB [H, W, 3] uint8, found {pixels.dtype} {list(pixels.shape)}")
     working = to_unit_range(to_working_size(pixels, settings, path))[None].to(device)
-    output = _answer(method, working, FLIPS if settings.test_flips else FLIPS[:1])
+    run = map_runner(*working.shape[2:])
+    output = predict_flipped(method, working, run) if settings.test_flips else method.predict(working, run)
     probabilities = dict(zip(classes, output.probs[0].tolist(), strict=True))
     evidence = None if output.evidence is None else output.evidence[0]
     return Prediction(probabilities, _original_size(output.mask, pixels.shape[:2]), evidence)
-
-
-def _answer(method: Method, images: Tensor, flips: Sequence[tuple[int, ...]]) -> Output:
-    """The mean of the method's answers to the images flipped along each of these axes."""
-    run = map_runner(*images.shape[2:])
-    outputs = [method.predict(images.flip(axes), run) for axes in flips]
-    if len(outputs) == 1:
-        return outputs[0]
-    answers = list(zip(outputs, flips, strict=True))
-    evidence = [output.evidence.flip(axes) for output, axes in answers if output.evidence is not None]
-    return Output(
-        probs=torch.stack([output.probs for output in outputs]).mean(0),
-        mask=torch.stack([output.mask.flip(axes) for output, axes in answers]).mean(0),
-        evidence=torch.stack(evidence).mean(0) if evidence else None,
-    )
 
 
 def _original_size(mask: Tensor, size: tuple[int, ...]) -> np.ndarray:

@@ -155,7 +155,8 @@ class _Run:
             reporter.epoch(f"epoch {epoch + 1:>3}: proposing masks for {len(self.images)} training images ...")
             examples = WholeImages(self.images, self.fabric.device, self.config.seed, reporter.note)
             make_proposals(self.method, examples, self.out, again=epoch > 0)
-        self.fabric.barrier()
+        if asked:
+            self.fabric.barrier()  # until the first process has written them
         if asked or (resumed and self.method.proposes(0)):
             self.images.proposals = read_proposals(self.out)
             self.loader = self._make_loader()  # loader processes hold a copy of the images

@@ -4,10 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from histolumen.errors import ConfigError, nearest
 from histolumen.nets.backbones import Backbone
+from histolumen.nets.geometry import FLIPS
 from histolumen.settings import Settings
 
 
@@ -120,6 +122,17 @@ class Method(nn.Module):
     def statistics(self) -> dict[str, float]:
         """Scheduled values worth logging."""
         return {}
+
+
+def predict_flipped(method: Method, images: Tensor, run: MapRunner = at_once) -> Output:
+    """The mean of a method's answers to images and their flips."""
+    outputs = [(axes, method.predict(images.flip(axes), run)) for axes in FLIPS]
+    evidence = [output.evidence.flip(axes) for axes, output in outputs if output.evidence is not None]
+    return Output(
+        probs=torch.stack([output.probs for _, output in outputs]).mean(0),
+        mask=torch.stack([output.mask.flip(axes) for axes, output in outputs]).mean(0),
+        evidence=torch.stack(evidence).mean(0) if evidence else None,
+    )
 
 
 class MethodSettings(Settings):

@@ -26,13 +26,14 @@ from histolumen.methods.base import (
     Output,
     Proposals,
     at_once,
+    predict_flipped,
     register,
 )
 from histolumen.methods.proposals import group_images
 from histolumen.methods.wildcat import PoolingSettings
 from histolumen.nets.backbones import Backbone
 from histolumen.nets.batchnorm import Case
-from histolumen.nets.geometry import FLIPS, Grid, enlarge, min_max
+from histolumen.nets.geometry import Grid, enlarge, min_max
 from histolumen.nets.pooling import WildcatHead
 from histolumen.nets.pyramid import PyramidDecoder
 
@@ -76,8 +77,8 @@ class MaxMinSettings(PoolingSettings):
     decoder_width: int = Field(default=64, ge=1)
     """`decoder`: channels inside."""
     grouping: float = Field(default=0.0, ge=0)
-    """`decoder`: weight of the masks proposed by the natural groups of the untrained backbone's features; the labels
-    choose which group is the foreground. 0: no proposals."""
+    """`decoder`: weight of the masks proposed by the natural groups of the backbone's features before training; the
+    labels choose which group is the foreground. 0: no proposals."""
     self_training: int = Field(default=0, ge=0)
     """Every so many epochs, images that the classifier names rightly get new proposals: the mean of the first ones and
     of the mask as it is by then. 0: never."""
@@ -138,10 +139,13 @@ class MaxMin(Method):
         maps = self.localizer.maps(features)
         scores = self.localizer.scores(maps)
         terms = {"localizer": losses.cross_entropy(scores, batch.labels)}
-        logits = None if self.decoder is None else self.decoder(features, inner)
-        foreground = self._cam_mask(maps, scores, X) if logits is None else self._decoded_mask(logits, X)  # M+
-        if logits is not None and s.grouping:
-            terms["grouping"] = s.grouping * self._proposed(logits, batch.proposals)
+        if self.decoder is None:
+            foreground = self._cam_mask(maps, scores, X)  # M+; M- is its complement
+        else:
+            logits = self.decoder(features, inner)
+            foreground = self.decoder.mask(logits, *X.shape[2:])
+            if s.grouping:
+                terms["grouping"] = s.grouping * _following(logits, batch.proposals)
         if s.edges:
             terms["edges"] = s.edges * losses.edge_consistency(foreground, batch.images)
         if s.size_barrier:
@@ -157,9 +161,13 @@ class MaxMin(Method):
 
     def predict(self, images: Tensor, run: MapRunner = at_once) -> Output:
         X = self.backbone.normalise(images)
-        classifier = self.classifier
-        located = self._localize(X, run) if self.decoder is None else None
-        foreground = self._decoded_mask(run(self._logits, X), X) if located is None else self._cam_mask(*located, X)
+        decoder, classifier = self.decoder, self.classifier
+        if decoder is None:
+            located = self._localize(X, run)
+            foreground = self._cam_mask(*located, X)
+        else:
+            located = None
+            foreground = decoder.mask(run(lambda x: decoder(*self._features(x)), X), *X.shape[2:])
         if classifier is not None and self.settings.foreground:  # X- is never computed here
             X_plus = self._shrink(X * foreground)
             scores = classifier.scores(run(lambda x: classifier.maps(self.backbone(x, Case.FOREGROUND)), X_plus))
@@ -201,34 +209,14 @@ class MaxMin(Method):
         maps = run(lambda x: self.localizer.maps(self.backbone(x)), X)
         return maps, self.localizer.scores(maps)
 
-    def _logits(self, X: Tensor) -> Tensor:
-        """The decoder's logits."""
-        if self.decoder is None:
-            raise TypeError("no decoder here")
-        return self.decoder(*self._features(X))
-
-    def _decoded_mask(self, logits: Tensor, images: Tensor) -> Tensor:
-        """M+ at the size of the images from logits that may reach a little beyond them."""
-        stride = self.backbone.stride if self.decoder is None else self.decoder.stride
-        enlarged = F.interpolate(logits, scale_factor=stride, mode="bilinear", align_corners=False)
-        return torch.sigmoid(enlarged[..., : images.shape[2], : images.shape[3]])
-
-    def _proposed(self, logits: Tensor, proposals: Tensor | None) -> Tensor:
-        """What following the proposals costs; nothing where there are none."""
-        if proposals is None:
-            return 0 * logits.mean()
-        return losses.proposal_cross_entropy(logits, F.interpolate(proposals, size=logits.shape[2:], mode="area"))
-
     @torch.no_grad()
     def _renewed(self, image: Tensor, label: int, old: Tensor) -> Tensor:
         """The mean of a proposal and the present mask over all flips, if the classifier agrees with the label."""
-        outputs = [(axes, self.predict(image.flip(axes))) for axes in FLIPS]
-        probs = torch.stack([output.probs for _, output in outputs]).mean(0)
-        if int(probs.argmax()) != label:
+        output = predict_flipped(self, image)
+        if int(output.probs.argmax()) != label:
             return old
-        mask = torch.stack([output.mask.flip(axes) for axes, output in outputs]).mean(0)
-        size = [max(1, side // 4) for side in mask.shape[2:]]
-        fine = F.interpolate(mask, size=size, mode="area")[0, 0].cpu()
+        size = [max(1, side // 4) for side in image.shape[2:]]
+        fine = F.interpolate(output.mask, size=size, mode="area")[0, 0].cpu()
         return (fine + F.interpolate(old[None, None], size=size, mode="bilinear", align_corners=False)[0, 0]) / 2
 
     def _cam_mask(self, maps: Tensor, scores: Tensor, images: Tensor) -> Tensor:
@@ -256,3 +244,10 @@ class MaxMin(Method):
             return images
         size = [max(1, round(side * self.settings.classifier_scale)) for side in images.shape[2:]]
         return F.interpolate(images, size=size, mode="bilinear", align_corners=False)
+
+
+def _following(logits: Tensor, proposals: Tensor | None) -> Tensor:
+    """What following the proposals costs."""
+    if proposals is None:
+        raise ValueError("method.grouping needs batches with proposals")
+    return losses.proposal_cross_entropy(logits, F.interpolate(proposals, size=logits.shape[2:], mode="area"))

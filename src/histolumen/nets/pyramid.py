@@ -45,6 +45,11 @@ class PyramidDecoder(nn.Module):
             x = mix(entered)
         return self.leave(x)
 
+    def mask(self, logits: Tensor, height: int, width: int) -> Tensor:
+        """Soft mask [B, 1, height, width] of images whose logits may reach a little beyond them."""
+        enlarged = F.interpolate(logits, scale_factor=self.stride, mode="bilinear", align_corners=False)
+        return torch.sigmoid(enlarged[..., :height, :width])
+
 
 def _convolution(width: int) -> nn.Sequential:
     return nn.Sequential(
