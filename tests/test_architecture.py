@@ -9,7 +9,7 @@ SOURCE = Path(histolumen.__file__).parent
 ORDER = [
     "errors", "extras", "settings", "atomic", "vision",
     "data", "nets", "losses", "grouping", "metrics", "methods",
-    "config", "reference", "engine", "export", "report", "cli",
+    "config", "reference", "engine", "export", "slides", "report", "cli",
 ]  # fmt: skip
 
 

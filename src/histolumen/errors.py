@@ -12,6 +12,10 @@ class ImageError(HistolumenError):
     """One image or mask cannot be used; a batch goes on without it."""
 
 
+class SlideError(HistolumenError):
+    """One slide or its annotation cannot be used; a batch goes on without it."""
+
+
 class ConfigError(HistolumenError):
     """A recipe, a key or a value is wrong."""
 

@@ -1,0 +1,1 @@
+"""Whole slides: reading, tissue, tiles, annotations, and answers in constant memory."""
