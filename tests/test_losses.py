@@ -103,6 +103,35 @@ def test_size_barrier_is_lowest_when_balanced():
 # --- beyond the paper
 
 
+def test_negative_evidence_by_hand():
+    logits = torch.tensor([0.0, math.log(3.0), 50.0])[:, None, None, None].expand(3, 1, 2, 2)  # M+ = 1/2, 3/4, 1
+    negative = torch.tensor([True, True, False])
+    by_hand = (math.log(2) + math.log(4)) / 2
+    assert losses.negative_evidence(logits, negative).item() == pytest.approx(by_hand)
+
+
+def test_negative_evidence_neither_underflows_nor_stops_to_teach():
+    logits = torch.full((1, 1, 2, 2), 200.0, requires_grad=True)
+    value = losses.negative_evidence(logits, torch.tensor([True]))
+    (gradient,) = torch.autograd.grad(value, logits)
+    assert value.item() == pytest.approx(200)
+    assert gradient.sum().item() == pytest.approx(1)
+
+
+def test_a_batch_without_negative_images_costs_nothing_but_keeps_its_graph():
+    logits = torch.randn(2, 1, 2, 2, requires_grad=True)
+    value = losses.negative_evidence(logits, torch.tensor([False, False]))
+    (gradient,) = torch.autograd.grad(value, logits)
+    assert value.item() == 0
+    assert (gradient == 0).all()
+
+
+def test_only_the_background_of_negative_images_wants_to_be_large():
+    masks = torch.stack([torch.full((1, 4, 5), 0.25), torch.full((1, 4, 5), 0.5)])
+    found = losses.size_barrier(masks, torch.tensor(5.0), negative=torch.tensor([True, False]))
+    assert found.item() == pytest.approx(-(math.log(15) + math.log(10) + math.log(10)) / 5 / 2, rel=1e-6)
+
+
 def test_normalised_cut_by_hand():
     # two pairs with affinity 1 inside, 0.5 across one bridge
     edges = torch.tensor([[[1, 1, 0, 0], [1, 1, 0.5, 0], [0, 0.5, 1, 1], [0, 0, 1, 1]]])

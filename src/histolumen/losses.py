@@ -41,20 +41,24 @@ def log_barrier(value: Tensor, t: Tensor) -> Tensor:
     return torch.where(value >= knee, curve, line)
 
 
-def size_barrier(foreground: Tensor, t: Tensor, unit: SizeUnit = "pixels") -> Tensor:
+def size_barrier(foreground: Tensor, t: Tensor, unit: SizeUnit = "pixels", negative: Tensor | None = None) -> Tensor:
     """Last term of Eq. 5: foreground and background both want to be large.
 
     Args:
         foreground: soft masks M+ [B, 1, H, W]; the background is their complement.
         t: sharpness of the barrier.
         unit: sizes s+ and s- as sums of mask values, or as shares of the image.
+        negative: which images [B] are meant to have no foreground; only their background wants to be large.
     """
     size = foreground.flatten(1).sum(1)
     total = foreground[0].numel()
     rest = total - size
     if unit == "fraction":
         size, rest = size / total, rest / total
-    return (log_barrier(size, t) + log_barrier(rest, t)).mean()
+    inside = log_barrier(size, t)
+    if negative is not None:
+        inside = inside.masked_fill(negative, 0)
+    return (inside + log_barrier(rest, t)).mean()
 
 
 def normalised_cut(groups: Tensor, affinity: Tensor) -> Tensor:
@@ -83,6 +87,17 @@ def proposal_cross_entropy(logits: Tensor, proposals: Tensor) -> Tensor:
     sureness = (2 * proposals - 1).abs()
     each = F.binary_cross_entropy_with_logits(logits, (proposals > 0.5).to(logits.dtype), reduction="none")
     return (sureness * each).sum() / sureness.sum().clamp_min(_TINY)
+
+
+def negative_evidence(logits: Tensor, negative: Tensor) -> Tensor:
+    """-log(1 - M+), averaged over the pixels of the images that are meant to have no foreground; 0 without any.
+
+    Args:
+        logits: of the foreground [B, 1, H, W], M+ = sigmoid(logits): log(1 - M+) itself would underflow to log(0).
+        negative: which images [B] these are.
+    """
+    each = F.softplus(logits).flatten(1).mean(1)
+    return each.masked_fill(~negative, 0).sum() / negative.sum().clamp_min(1)
 
 
 def edge_consistency(mask: Tensor, images: Tensor, contrast: float = 0.1) -> Tensor:

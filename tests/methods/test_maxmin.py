@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from histolumen.methods.base import Batch
-from histolumen.methods.maxmin import MaxMin, MaxMinSettings, soft_mask
+from histolumen.methods.maxmin import MaxMin, MaxMinSettings, mask_logits
 from histolumen.nets.backbones import BackboneSettings, build_backbone
 from histolumen.nets.batchnorm import Case
 
@@ -17,6 +17,10 @@ def make(classes: int = 2, statistics: str = "shared", **settings) -> MaxMin:
         BackboneSettings(name="test_resnet", weights="none", output_stride=16, statistics=statistics)
     )
     return MaxMin(MaxMinSettings(**settings), backbone, classes)
+
+
+def soft_mask(*args, **settings) -> torch.Tensor:
+    return torch.sigmoid(mask_logits(*args, **settings))
 
 
 def batch(size: int = 2, side: int = 64, classes: int = 2) -> Batch:

@@ -5,10 +5,11 @@ classifier must know the class of X+ = X * M+ (Eq. 1-1) and nothing about X- = X
 barrier keeps both regions large (Eq. 5).
 
 Beyond the paper, and off unless asked for (docs/method.md): the mask may come from a decoder with logits of its own, be
-taught by the tissue's natural groups (`grouping`), renew these proposals by its own answers (`self_training`), and
-follow colours (`edges`).
+taught by the tissue's natural groups (`grouping`), renew these proposals by its own answers (`self_training`),
+follow colours (`edges`), and stay empty on images of a class that has no foreground (`negative_evidence`).
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from histolumen import losses
+from histolumen.errors import ConfigError, nearest
 from histolumen.methods.base import (
     Batch,
     Examples,
@@ -84,6 +86,12 @@ class MaxMinSettings(PoolingSettings):
     of the mask as it is by then. 0: never."""
     edges: float = Field(default=0.0, ge=0)
     """Weight of the term that lets the mask change only where colours do."""
+    negative_evidence: float = Field(default=0.0, ge=0)
+    """Weight of the term that keeps the foreground of images of `negative_class` empty. A mask by class maps is then
+    not stretched to [0, 1] (sigma has no effect): it shows the evidence for the other classes. 0: every image has a
+    foreground."""
+    negative_class: str = "normal"
+    """`negative_evidence`: the class whose images have no foreground."""
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "MaxMinSettings":
@@ -94,22 +102,22 @@ class MaxMinSettings(PoolingSettings):
         return self
 
 
-def soft_mask(
+def mask_logits(
     class_maps: Tensor,
     probs: Tensor,
     size: tuple[int, int],
-    sigma: Tensor | float,
+    sigma: Tensor | float | None,
     omega: float,
     grid: Grid | None = None,
 ) -> Tensor:
-    """M+ of Eq. 8 from the localizer's class maps.
+    """Eq. 8 before its sigmoid: logits of M+ from the localizer's class maps.
 
     The winning map is made differentiable as the sum of the class maps weighted by the localizer's own probabilities,
     enlarged to the image, and normalised to [0, 1] **per image**, so that sigma means the same for each of them.
+    So stretched, no map is empty: without sigma it is taken as it is, positive where it speaks for its class.
     """
-    winning = (class_maps * probs[:, :, None, None]).sum(1, keepdim=True)
-    normalised = min_max(enlarge(winning, size, grid))
-    return torch.sigmoid(omega * (normalised - sigma))
+    winning = enlarge((class_maps * probs[:, :, None, None]).sum(1, keepdim=True), size, grid)
+    return omega * (winning if sigma is None else min_max(winning) - sigma)
 
 
 @register(MaxMinSettings)
@@ -118,6 +126,7 @@ class MaxMin(Method):
 
     t: Tensor
     sigma: Tensor
+    negative_class: Tensor | None
 
     def __init__(self, settings: MaxMinSettings, backbone: Backbone, classes: int):
         super().__init__()
@@ -131,6 +140,16 @@ class MaxMin(Method):
             self.decoder = PyramidDecoder(backbone, settings.decoder_stride, settings.decoder_width)
         self.register_buffer("t", torch.tensor(settings.t))
         self.register_buffer("sigma", torch.tensor(settings.sigma))
+        # an index, as the mask of a loaded model depends on it; -1 until `begin` tells, None where it plays no part
+        self.register_buffer("negative_class", torch.tensor(-1) if settings.negative_evidence else None)
+
+    def begin(self, epochs: int, classes: Sequence[str]) -> None:  # noqa: ARG002 - its schedules go by the epoch
+        if self.negative_class is None:
+            return
+        name = self.settings.negative_class
+        if name not in classes:
+            raise ConfigError(f"method.negative_class: no class '{name}'; {nearest(name, classes)}")
+        self.negative_class.fill_(list(classes).index(name))
 
     def losses(self, batch: Batch) -> Losses:
         s = self.settings
@@ -139,17 +158,21 @@ class MaxMin(Method):
         maps = self.localizer.maps(features)
         scores = self.localizer.scores(maps)
         terms = {"localizer": losses.cross_entropy(scores, batch.labels)}
+        negative = None if self.negative_class is None else batch.labels == self.negative_class
         if self.decoder is None:
-            foreground = self._cam_mask(maps, scores, X)  # M+; M- is its complement
+            logits = self._cam_logits(maps, scores, X)
+            foreground = torch.sigmoid(logits)  # M+; M- is its complement
         else:
             logits = self.decoder(features, inner)
             foreground = self.decoder.mask(logits, *X.shape[2:])
             if s.grouping:
-                terms["grouping"] = s.grouping * _following(logits, batch.proposals)
+                terms["grouping"] = s.grouping * _following(logits, batch.proposals, negative)
+        if negative is not None:
+            terms["negative_evidence"] = s.negative_evidence * losses.negative_evidence(logits, negative)
         if s.edges:
             terms["edges"] = s.edges * losses.edge_consistency(foreground, batch.images)
         if s.size_barrier:
-            terms["size"] = losses.size_barrier(foreground, self.t, s.size_unit)
+            terms["size"] = losses.size_barrier(foreground, self.t, s.size_unit, negative)
         if self.classifier is not None:
             on_plus, on_minus = self._classify_regions(self.classifier, X, foreground)  # forward X+, X- into C
             if on_plus is not None:
@@ -164,7 +187,7 @@ class MaxMin(Method):
         decoder, classifier = self.decoder, self.classifier
         if decoder is None:
             located = self._localize(X, run)
-            foreground = self._cam_mask(*located, X)
+            foreground = torch.sigmoid(self._cam_logits(*located, X))
         else:
             located = None
             foreground = decoder.mask(run(lambda x: decoder(*self._features(x)), X), *X.shape[2:])
@@ -219,10 +242,14 @@ class MaxMin(Method):
         fine = F.interpolate(output.mask, size=size, mode="area")[0, 0].cpu()
         return (fine + F.interpolate(old[None, None], size=size, mode="bilinear", align_corners=False)[0, 0]) / 2
 
-    def _cam_mask(self, maps: Tensor, scores: Tensor, images: Tensor) -> Tensor:
+    def _cam_logits(self, maps: Tensor, scores: Tensor, images: Tensor) -> Tensor:
+        """Logits of M+ at the size of the images; with a negative class, from the maps of all other classes alone."""
         height, width = images.shape[2:]
-        grid = self.settings.grid(self.backbone)
-        return soft_mask(maps, scores.softmax(1), (height, width), self.sigma, self.settings.omega, grid)
+        grid, sigma = self.settings.grid(self.backbone), self.sigma
+        if self.negative_class is not None:
+            apart = torch.arange(scores.shape[1], device=scores.device) == self.negative_class
+            scores, sigma = scores.masked_fill(apart, -torch.inf), None
+        return mask_logits(maps, scores.softmax(1), (height, width), sigma, self.settings.omega, grid)
 
     def _regions(self) -> tuple[Case, ...]:
         wanted = ((Case.FOREGROUND, self.settings.foreground), (Case.BACKGROUND, self.settings.background != "none"))
@@ -246,8 +273,10 @@ class MaxMin(Method):
         return F.interpolate(images, size=size, mode="bilinear", align_corners=False)
 
 
-def _following(logits: Tensor, proposals: Tensor | None) -> Tensor:
-    """What following the proposals costs."""
+def _following(logits: Tensor, proposals: Tensor | None, negative: Tensor | None) -> Tensor:
+    """What following the proposals costs; those of images without foreground say nothing."""
     if proposals is None:
         raise ValueError("method.grouping needs batches with proposals")
+    if negative is not None:
+        proposals = proposals.masked_fill(negative[:, None, None, None], 0.5)
     return losses.proposal_cross_entropy(logits, F.interpolate(proposals, size=logits.shape[2:], mode="area"))
