@@ -37,6 +37,12 @@ def test_the_papers_recipe_has_the_papers_values():
     assert load_config("glas-eem").method.background == "eem"
 
 
+@pytest.mark.parametrize("name", recipe_names())
+def test_recipes_of_a_data_set_know_its_resolution(name):
+    known = {"glas": 0.62, "camelyon16": 0.243}
+    assert load_config(name).images.mpp == known.get(name.split("-")[0])
+
+
 def test_overrides():
     config = load_config(
         "glas-sem", ["train.lr=1e-4", "method.lambda=1", "images.short_side=null", "images.jitter=[0, 0, 0, 0]"]

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from PIL import Image
 from pydantic import ValidationError
 
 from histolumen.data.transforms import (
@@ -15,6 +16,7 @@ from histolumen.data.transforms import (
     to_unit_range,
     to_working_size,
     training_transform,
+    working_mpp,
     working_size,
 )
 from histolumen.errors import ImageError
@@ -87,6 +89,51 @@ def test_one_pixel_becomes_a_small_even_image():
 
 def test_unit_range():
     assert to_unit_range(torch.tensor([0, 51, 255], dtype=torch.uint8)).tolist() == pytest.approx([0, 0.2, 1])
+
+
+# --- resolution
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Images of these heights and widths, on disk."""
+
+    def write(*sizes: tuple[int, int]) -> list[Path]:
+        paths = [tmp_path / f"{index}.png" for index in range(len(sizes))]
+        for path, (height, width) in zip(paths, sizes, strict=True):
+            Image.new("RGB", (width, height)).save(path)
+        return paths
+
+    return write
+
+
+def test_the_network_sees_glas_at_three_quarters_of_a_micron(files):
+    settings = ImageSettings(mpp=0.62)  # 522 x 775 becomes 432 x 640
+    assert working_mpp(files((522, 775)), settings) == pytest.approx(0.62 / (432 * 640 / 522 / 775) ** 0.5)
+    assert working_mpp(files((522, 775)), settings) == pytest.approx(0.75, abs=0.001)
+
+
+def test_images_of_several_sizes_are_stood_for_by_the_median(files):
+    settings = PLAIN.model_copy(update={"mpp": 0.5})
+    assert working_mpp(files((32, 32), (64, 64), (640, 640)), settings) == pytest.approx(1.0)
+
+
+def test_at_original_resolution_the_files_resolution_holds(files):
+    assert working_mpp(files((50, 70)), ImageSettings(short_side=None, mpp=0.25)) == 0.25
+
+
+def test_a_resolution_that_is_not_given_is_not_known(files):
+    assert working_mpp(files((50, 70)), ImageSettings()) is None
+    with pytest.raises(ValidationError, match="greater than 0"):
+        ImageSettings(mpp=0)
+
+
+def test_files_that_cannot_be_opened_are_left_to_the_reader(files, tmp_path):
+    (tmp_path / "text.png").write_text("no image")
+    settings = PLAIN.model_copy(update={"mpp": 0.5})
+    broken = [tmp_path / "text.png", tmp_path / "gone.png"]
+    assert working_mpp([*broken, *files((64, 64))], settings) == pytest.approx(1.0)
+    assert working_mpp(broken, settings) is None
 
 
 # --- augmentation

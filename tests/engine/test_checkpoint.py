@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -34,6 +35,23 @@ def test_saving_and_loading_keeps_every_tensor(model_folder, tmp_path):
     method, card = load_model(model_folder)
     save_model(tmp_path / "again", method, card)
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == (model_folder / "model.safetensors").read_bytes()
+
+
+def test_a_model_knows_its_resolution(model_folder, tmp_path):
+    method, card = load_model(model_folder)
+    assert card.mpp == pytest.approx(0.62)  # 64-pixel images at a short side of 64
+    save_model(tmp_path / "again", method, replace(card, mpp=0.75))
+    assert json.loads((tmp_path / "again" / "model.json").read_text())["preprocessing"]["mpp"] == 0.75
+    assert histolumen.load(tmp_path / "again").mpp == 0.75
+    save_model(tmp_path / "unknown", method, replace(card, mpp=None))
+    assert histolumen.load(tmp_path / "unknown").mpp is None
+
+
+def test_a_model_of_before_resolutions_were_kept_still_loads(model_folder):
+    content = json.loads((model_folder / "model.json").read_text())
+    del content["preprocessing"]["mpp"], content["config"]["images"]["mpp"]
+    edit(model_folder, preprocessing=content["preprocessing"], config=content["config"])
+    assert histolumen.load(model_folder).mpp is None
 
 
 def test_another_format_is_refused_by_name(model_folder):

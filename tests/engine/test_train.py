@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,11 +13,13 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
+import yaml
 
 from histolumen.config import RunConfig, load_config
 from histolumen.data import dataset
 from histolumen.data.manifest import Manifest, Row, read_manifest
 from histolumen.engine.checkpoint import load_model
+from histolumen.engine.resume import check_folder
 from histolumen.engine.runlog import read_metrics
 from histolumen.engine.train import Progress, epoch_score, train
 from histolumen.engine.validate import Validation
@@ -313,6 +316,17 @@ def test_a_folder_with_a_run_is_not_overwritten(tiny_manifest, tiny_config, tiny
 def test_a_run_is_not_resumed_with_another_recipe(tiny_manifest, tiny_config, tiny_run):
     with pytest.raises(RunError, match=r"train\.lr = 0\.001, not 0\.01"):
         train(tiny_config("train.lr=0.01"), tiny_manifest, tiny_run, resume=True)
+
+
+def test_a_run_of_before_resolutions_were_kept_can_be_resumed(tiny_manifest, tiny_config, tiny_run, tmp_path):
+    old = shutil.copytree(tiny_run, tmp_path / "run")
+    recipe = yaml.safe_load((old / "config.yaml").read_text())
+    del recipe["images"]["mpp"]
+    (old / "config.yaml").write_text(yaml.safe_dump(recipe))
+    tiny_manifest.write(old / "manifest.csv")
+    check_folder(old, tiny_config("images.mpp=null"), tiny_manifest, resume=True)
+    with pytest.raises(RunError, match=r"was started with images\.mpp = None, not 0\.62"):
+        check_folder(old, tiny_config(), tiny_manifest, resume=True)
 
 
 def test_a_run_is_not_resumed_on_other_images(tiny_manifest, tiny_config, tiny_run):

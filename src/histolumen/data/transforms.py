@@ -1,11 +1,14 @@
 """Geometry and colour: how an image becomes what the network sees."""
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from pydantic import Field, model_validator
 from torch import Tensor
 
@@ -23,6 +26,9 @@ class ImageSettings(Settings):
 
     short_side: int | None = Field(default=432, ge=32)
     """Images are resized so that their short side has this many pixels, aspect kept; null: original resolution."""
+    mpp: float | None = Field(default=None, gt=0)
+    """Microns per pixel of the image files; null: not known. Slides are read at the resolution that this and
+    `short_side` give."""
     crop: int = Field(default=416, ge=32)
     """Side of the random square cut out for training; whole images are used for validation and prediction."""
     jitter: tuple[float, float, float, float] = (0.5, 0.5, 0.5, 0.05)
@@ -71,6 +77,17 @@ def working_size(height: int, width: int, settings: ImageSettings, path: Path | 
     return _on_grid(height * scale), _on_grid(width * scale)
 
 
+def working_mpp(paths: Iterable[Path], settings: ImageSettings) -> float | None:
+    """Microns per pixel as the network sees these images, from the sizes in their headers; None: not known.
+
+    Images of several sizes are scaled differently: the median stands for them.
+    """
+    if settings.mpp is None or settings.short_side is None:
+        return settings.mpp
+    scales = [_scale(size, settings, path) for path in paths if (size := _size_in_header(path))]
+    return settings.mpp / median(scales) if scales else None
+
+
 def to_working_size(image: np.ndarray, settings: ImageSettings, path: Path | None = None) -> Tensor:
     """RGB [H, W, 3] uint8 array -> [3, H', W'] uint8 tensor at its working size."""
     height, width = image.shape[:2]
@@ -100,3 +117,18 @@ def training_transform(settings: ImageSettings) -> v2.Transform:
 
 def _on_grid(side: float) -> int:
     return max(32, _GRID * math.floor(side / _GRID + 0.5))
+
+
+def _scale(size: tuple[int, int], settings: ImageSettings, path: Path) -> float:
+    """Working size / original size: the geometric mean of both sides, which the grid rounds differently."""
+    height, width = working_size(*size, settings, path)
+    return math.sqrt(height * width / (size[0] * size[1]))
+
+
+def _size_in_header(path: Path) -> tuple[int, int] | None:
+    """Height and width without decoding; None where reading the image itself will say what is wrong with it."""
+    try:
+        with Image.open(path) as image:
+            return image.height, image.width
+    except (OSError, ValueError, SyntaxError):
+        return None

@@ -29,6 +29,8 @@ class ModelCard:
     classes: list[str]
     epoch: int
     validation: dict[str, float]
+    mpp: float | None = None
+    """Microns per pixel as the network sees the images, at working size; None: not known."""
 
 
 def save_model(folder: Path, method: Method, card: ModelCard, state: dict[str, Any] | None = None) -> None:
@@ -44,6 +46,7 @@ def save_model(folder: Path, method: Method, card: ModelCard, state: dict[str, A
         "validation": card.validation,
         "preprocessing": {
             "short_side": card.config.images.short_side,
+            "mpp": card.mpp,
             "mean": method.backbone.mean.flatten().tolist(),
             "std": method.backbone.std.flatten().tolist(),
         },
@@ -137,6 +140,13 @@ def _content(folder: Path) -> dict[str, Any]:
 def _card(content: dict[str, Any], folder: Path) -> ModelCard:
     try:
         config = parse_config(content["config"])
-        return ModelCard(config, list(content["classes"]), int(content["epoch"]), dict(content["validation"]))
+        mpp = dict(content.get("preprocessing", {})).get("mpp")  # models of before it was kept have none
+        return ModelCard(
+            config,
+            list(content["classes"]),
+            int(content["epoch"]),
+            dict(content["validation"]),
+            None if mpp is None else float(mpp),
+        )
     except (ConfigError, KeyError, TypeError, ValueError) as error:
         raise RunError(f"{folder / _CARD}: not a model this version understands ({error})") from error

@@ -54,13 +54,24 @@ class Prediction:
 
 
 class Model:
-    """A method with its classes and pre-processing. Made by `histolumen.load`."""
+    """A method with its classes and pre-processing. Made by `histolumen.load`.
 
-    def __init__(self, method: Method, classes: list[str], config: RunConfig, device: torch.device | None = None):
+    `mpp` are the microns per pixel at which its network sees images; None: not known.
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        classes: list[str],
+        config: RunConfig,
+        device: torch.device | None = None,
+        mpp: float | None = None,
+    ):
         self.device = device or torch.device("cpu")
         self.method = method.to(self.device).eval()
         self.classes = classes
         self.config = config
+        self.mpp = mpp
 
     @property
     def classifies(self) -> bool:
@@ -86,7 +97,7 @@ def load(folder: Path | str, device: str | None = None) -> Model:
         device: for example "cuda"; unset: a GPU where there is one.
     """
     method, card = load_model(find_model(Path(folder)))
-    return Model(method, card.classes, card.config, torch.device(device) if device else default_device())
+    return Model(method, card.classes, card.config, torch.device(device) if device else default_device(), card.mpp)
 
 
 def default_device() -> torch.device:

@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader
 from histolumen.config import RunConfig
 from histolumen.data.dataset import EpochSampler, TrainingImages, collate
 from histolumen.data.manifest import Manifest, check_trainable
+from histolumen.data.transforms import working_mpp
 from histolumen.engine.checkpoint import ModelCard, load_state, load_weights, save_model, write_text
 from histolumen.engine.launch import make_fabric
 from histolumen.engine.memory import keep_freed_memory
@@ -93,6 +94,7 @@ class _Run:
         self.images = TrainingImages(
             training, self.classes, config.images, config.seed, with_masks=self.method.reads_masks
         )
+        self.mpp = working_mpp(map(training.image_path, training.rows), config.images)
         self.own_batch = config.train.batch_size // fabric.world_size
         self.sampler = EpochSampler(
             len(self.images), self.own_batch, config.seed, fabric.global_rank, fabric.world_size
@@ -223,7 +225,7 @@ class _Run:
         """
         score = epoch_score(self.config.train.select, epoch, validation) if self.method.ready else -math.inf
         progress = progress.after(epoch, score)
-        card = ModelCard(self.config, self.classes, epoch + 1, validation.as_dict() if validation else {})
+        card = ModelCard(self.config, self.classes, epoch + 1, validation.as_dict() if validation else {}, self.mpp)
         if progress.best_epoch == progress.epochs and self.fabric.is_global_zero:
             save_model(self.out / "best", self.method, card)
         self.method.end_epoch()
