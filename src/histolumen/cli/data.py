@@ -71,6 +71,45 @@ def synthetic(
 
 
 @app.command()
+def camelyon16(
+    slides: Annotated[Path, typer.Argument(help="Folder of slides: normal_NNN, tumor_NNN, test_NNN, or your own.")],
+    annotations: Annotated[Path, typer.Argument(help="Folder of ASAP XML files, named as their slides.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for patches, masks and manifest.csv.")],
+    valid: Annotated[float, typer.Option(help="Share of the training slides for validation.")] = 0.25,
+    per_slide: Annotated[
+        int | None, typer.Option(min=1, help="Most metastatic patches of one slide.  [default: all]")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed; the same seed gives the same bytes.")] = 0,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes.  [default: one per core]")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count and show what would be chosen.")] = False,
+) -> None:
+    """Camelyon16-P512: balanced patches of 512 px from whole slides, split by slide. Run again to go on.
+
+    A slide without an XML is normal. Slides that cannot be used are named, the others go on; then the exit code is 3.
+    """
+    import os
+
+    from histolumen.engine.progress import track
+    from histolumen.errors import DataError
+    from histolumen.slides.camelyon16 import SamplingPlan, sample_camelyon16
+
+    plan = SamplingPlan(valid, per_slide, seed, workers or os.cpu_count() or 1)
+    sample = sample_camelyon16(slides, annotations, out, plan, dry_run, track)
+    for note in sample.notes:
+        typer.echo(f"note: {note}", err=True)
+    for failure in sample.failures.values():
+        typer.echo(f"left out: {failure}", err=True)
+    if dry_run:
+        typer.echo(sample.table())
+    elif sample.manifest.rows:
+        _finish(sample.manifest, out / "manifest.csv")
+    elif not sample.failures:
+        raise DataError(f"{slides}: nothing to balance; slides of both classes are needed in a split")
+    if sample.failures:
+        raise typer.Exit(3)
+
+
+@app.command()
 def check(
     manifest: Annotated[Path, typer.Argument(help="Manifest to check.")],
     images: Annotated[Path | None, typer.Option(help="Where the images are, if they have moved.")] = None,
