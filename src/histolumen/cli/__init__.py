@@ -7,7 +7,20 @@ from typing import Annotated
 import typer
 
 from histolumen import __version__
-from histolumen.cli import benchmark, complexity, data, demo, doctor, evaluate, figures, predict, recipes, study, train
+from histolumen.cli import (
+    benchmark,
+    complexity,
+    data,
+    demo,
+    doctor,
+    evaluate,
+    figures,
+    predict,
+    recipes,
+    slide,
+    study,
+    train,
+)
 from histolumen.cli.lists import ListCommand
 from histolumen.errors import HistolumenError
 
@@ -23,6 +36,7 @@ app.add_typer(data.app, name="data")
 app.command()(train.train)
 app.command()(evaluate.evaluate)
 app.command()(predict.predict)
+app.command()(slide.slide)
 app.command(cls=ListCommand)(benchmark.benchmark)
 app.command()(complexity.complexity)
 app.command(cls=ListCommand)(study.study)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from histolumen.errors import ConfigError, nearest
 from histolumen.nets.backbones import Backbone
-from histolumen.nets.geometry import FLIPS
+from histolumen.nets.geometry import FLIPS, Grid
 from histolumen.settings import Settings
 
 
@@ -75,6 +75,51 @@ def at_once(net: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
     return net(images)
 
 
+SlideNet = Callable[[Tensor, Tensor], Tensor]
+"""From a tile [1, 3, T, T] in [0, 1] and its soft mask [1, 1, T, T] (without one: a single 1) to maps [1, K, h, w]."""
+
+
+class SlideMaps(Protocol):
+    """Maps of the tissue of a whole slide, kept on disk."""
+
+    @property
+    def positions(self) -> Tensor:
+        """Maps at all positions that look at tissue, as one long image [1, K, 1, N], for pooling."""
+        ...
+
+    def range_of(self, value: Callable[[Tensor], Tensor]) -> tuple[float, float]:
+        """Least and greatest of `value(maps)`, [1, 1, h, w] from [1, K, h, w], over the tissue of the slide."""
+        ...
+
+
+@dataclass(frozen=True)
+class SlideMask:
+    """The soft mask of a slide: maps, and what makes of any window of them [1, K, h, w] a mask [1, 1, h, w]."""
+
+    maps: SlideMaps
+    soft: Callable[[Tensor], Tensor]
+
+
+class SlideMapper(Protocol):
+    """Runs a network over the tissue of a slide, tile by tile. `grid` says where positions lie within a tile."""
+
+    def maps(self, net: SlideNet, grid: Grid) -> SlideMaps:
+        """Keep what `net` makes of the tiles."""
+        ...
+
+    def positions(self, net: SlideNet, grid: Grid, seen: SlideMask | None = None) -> Tensor:
+        """What `net` makes of all positions [1, K, 1, N], shown the tiles and their mask."""
+        ...
+
+
+@dataclass(frozen=True)
+class SlideOutput:
+    """What a method answers to a whole slide: class probabilities [1, C] and the mask."""
+
+    probs: Tensor
+    mask: SlideMask
+
+
 class Method(nn.Module):
     """A way to learn from labelled images. The engine sees nothing else."""
 
@@ -115,6 +160,11 @@ class Method(nn.Module):
     def predict(self, images: Tensor, run: MapRunner = at_once) -> Output:
         """Class and mask of each image. Maps are made through `run`, so that large images can go window by window."""
         raise NotImplementedError
+
+    def predict_slide(self, slide: SlideMapper) -> SlideOutput:  # noqa: ARG002 - not every method can
+        """Class and mask of a whole slide. What `predict` takes from all of an image is here taken from all tissue of
+        the slide, never from a tile."""
+        raise ConfigError(f"{type(self).__name__} has no answer for whole slides; train another method, best maxmin")
 
     def end_epoch(self) -> None:
         """Advance schedules; their state lives in buffers and is saved with the weights."""

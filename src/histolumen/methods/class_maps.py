@@ -1,14 +1,27 @@
 """What the CAM family shares: a map of evidence per class, pooled into scores, and two ways to make a mask of it."""
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from histolumen import losses
-from histolumen.methods.base import Batch, Losses, MapRunner, Method, MethodSettings, Output, at_once
+from histolumen.methods.base import (
+    Batch,
+    Losses,
+    MapRunner,
+    Method,
+    MethodSettings,
+    Output,
+    SlideMapper,
+    SlideMaps,
+    SlideMask,
+    SlideOutput,
+    at_once,
+)
 from histolumen.nets.backbones import Backbone
-from histolumen.nets.geometry import Grid, enlarge, min_max
+from histolumen.nets.geometry import Grid, enlarge, min_max, stretch
 
 
 class MapSettings(MethodSettings):
@@ -30,6 +43,7 @@ class ClassMapMethod(Method):
         super().__init__()
         self.settings = settings
         self.backbone = backbone
+        self.classes = classes
         self.head = self.make_head(backbone.channels, classes)
 
     def make_head(self, channels: int, classes: int) -> nn.Module:
@@ -52,6 +66,15 @@ class ClassMapMethod(Method):
         maps = run(lambda x: self.maps(self.backbone(x)), self.backbone.normalise(images))
         return self.answer(maps, self.scores(maps).softmax(1), images)
 
+    def predict_slide(self, slide: SlideMapper) -> SlideOutput:
+        maps = slide.maps(lambda tile, _: self.slide_maps(self.backbone.normalise(tile)), self.own_grid())
+        probs = self.scores(maps.positions[:, : self.classes]).softmax(1)
+        return SlideOutput(probs, stretched(maps, lambda found: chosen(found[:, -self.classes :], probs.argmax(1))))
+
+    def slide_maps(self, X: Tensor) -> Tensor:
+        """Class maps and, where others make the mask, those after them."""
+        return self.maps(self.backbone(X))
+
     def answer(self, maps: Tensor, probs: Tensor, images: Tensor) -> Output:
         """The map of the most probable class, stretched to [0, 1], is the mask."""
         return Output(probs, *self.masks(maps, probs, images))
@@ -64,7 +87,17 @@ class ClassMapMethod(Method):
 
     def grid(self) -> Grid | None:
         """How the maps lie over the image."""
-        return self.settings.grid(self.backbone)
+        return self.settings.grid(self.backbone) and self.own_grid()
+
+    def own_grid(self) -> Grid:
+        """Where the positions of the maps look."""
+        return self.backbone.grid
+
+
+def stretched(maps: SlideMaps, value: Callable[[Tensor], Tensor]) -> SlideMask:
+    """The mask of a slide by one map, stretched to [0, 1] over all of its tissue."""
+    low, high = maps.range_of(value)
+    return SlideMask(maps, lambda found: stretch(value(found), low, high).clamp(0, 1))
 
 
 def chosen(maps: Tensor, classes: Tensor) -> Tensor:

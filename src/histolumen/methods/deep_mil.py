@@ -8,8 +8,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from histolumen import losses
-from histolumen.methods.base import Batch, Losses, MapRunner, Method, Output, at_once, register
-from histolumen.methods.class_maps import MapSettings, chosen
+from histolumen.methods.base import (
+    Batch,
+    Losses,
+    MapRunner,
+    Method,
+    Output,
+    SlideMapper,
+    SlideOutput,
+    at_once,
+    register,
+)
+from histolumen.methods.class_maps import MapSettings, chosen, stretched
 from histolumen.nets.backbones import Backbone
 from histolumen.nets.geometry import enlarge, min_max
 
@@ -48,6 +58,14 @@ class DeepMil(Method):
         height, width = images.shape[2:]
         enlarged = enlarge(attention, (height, width), self.settings.grid(self.backbone))
         return Output(probs, min_max(chosen(enlarged, probs.argmax(1))), evidence=enlarged - 1)
+
+    def predict_slide(self, slide: SlideMapper) -> SlideOutput:
+        maps = slide.maps(lambda tile, _: self._maps(self.backbone.normalise(tile)), self.backbone.grid)
+        positions = maps.positions
+        scores, _ = self._judge(positions)
+        probs = scores.softmax(1)
+        most = chosen(positions, probs.argmax(1)).max()  # the softmax's own way not to overflow
+        return SlideOutput(probs, stretched(maps, lambda found: (chosen(found, probs.argmax(1)) - most).exp()))
 
     def _maps(self, X: Tensor) -> Tensor:
         """Before the softmax: how much each class looks at a position, and what it would say of it [B, 2 C, h, w]."""

@@ -7,7 +7,17 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from histolumen import losses
-from histolumen.methods.base import Batch, Losses, MapRunner, Output, at_once, register
+from histolumen.methods.base import (
+    Batch,
+    Losses,
+    MapRunner,
+    Method,
+    Output,
+    SlideMapper,
+    SlideOutput,
+    at_once,
+    register,
+)
 from histolumen.methods.class_maps import ClassMapMethod, MapSettings, chosen
 from histolumen.nets.batchnorm import Case
 from histolumen.nets.geometry import enlarge, min_max
@@ -60,6 +70,9 @@ class Erase(ClassMapMethod):
             rounds.append(self.masks(run(lambda x: self._maps(x, first=False), X), probs, X))
         mask, evidence = (torch.stack(each).amax(0) for each in zip(*rounds, strict=True))
         return Output(probs, mask, evidence)
+
+    def predict_slide(self, slide: SlideMapper) -> SlideOutput:
+        return Method.predict_slide(self, slide)  # rounds of erasing are not made for slides
 
     def _maps(self, X: Tensor, *, first: bool) -> Tensor:
         """Images with holes have statistics of their own."""

@@ -27,6 +27,9 @@ class GradCam(CamAvg):
         class_maps, gradient_maps = both.chunk(2, dim=1)
         return self.answer(gradient_maps, self.scores(class_maps).softmax(1), images)
 
+    def slide_maps(self, X: Tensor) -> Tensor:
+        return self._class_and_gradient_maps(X)
+
     def _class_and_gradient_maps(self, X: Tensor) -> Tensor:
         """[B, 2 C, h, w]. A score is a mean over positions, so windows of an image give parts of its maps."""
         features = self.backbone(X)

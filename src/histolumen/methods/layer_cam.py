@@ -42,14 +42,16 @@ class LayerCam(CamAvg):
         if settings.stride != backbone.stride:
             self.offset.fill_(measure_offset(TappedNetwork(backbone.trunk, self.layer), settings.stride))
 
-    def grid(self) -> Grid | None:
-        own = Grid(self.stride, self.offset)
-        return own if self.settings.grid(self.backbone) else None
+    def own_grid(self) -> Grid:
+        return Grid(self.stride, self.offset)
 
     def predict(self, images: Tensor, run: MapRunner = at_once) -> Output:
         both = run(self._class_and_layer_maps, self.backbone.normalise(images))
         class_maps, layer_maps = both.chunk(2, dim=1)
         return self.answer(layer_maps, self.scores(class_maps).softmax(1), images)
+
+    def slide_maps(self, X: Tensor) -> Tensor:
+        return self._class_and_layer_maps(X)
 
     def _class_and_layer_maps(self, X: Tensor) -> Tensor:
         """[B, 2 C, h, w] at the layer's resolution; a mean over positions does not change by repeating them."""

@@ -27,10 +27,14 @@ from histolumen.methods.base import (
     Method,
     Output,
     Proposals,
+    SlideMapper,
+    SlideMask,
+    SlideOutput,
     at_once,
     predict_flipped,
     register,
 )
+from histolumen.methods.class_maps import stretched
 from histolumen.methods.proposals import group_images
 from histolumen.methods.wildcat import PoolingSettings
 from histolumen.nets.backbones import Backbone
@@ -198,6 +202,46 @@ class MaxMin(Method):
             _, scores = located or self._localize(X, run)
         return Output(probs=scores.softmax(1), mask=foreground)
 
+    def predict_slide(self, slide: SlideMapper) -> SlideOutput:
+        """As `predict`: the maps of all tissue first, then the mask, then the classifier on X+."""
+        normalise, classifier = self.backbone.normalise, self.classifier
+        mask, scores = self._slide_mask(slide)
+        if classifier is not None and self.settings.foreground:
+            grid, scale = self.backbone.grid, self.settings.classifier_scale
+            on_plus = slide.positions(
+                lambda tile, soft: classifier.maps(
+                    self.backbone(self._shrink(normalise(tile) * soft), Case.FOREGROUND)
+                ),
+                Grid(grid.stride / scale, grid.offset / scale),
+                mask,
+            )
+            scores = classifier.scores(on_plus)
+        elif scores is None:
+            scores = self.localizer.scores(slide.positions(self._slide_localizer, self.backbone.grid))
+        return SlideOutput(scores.softmax(1), mask)
+
+    def _slide_mask(self, slide: SlideMapper) -> tuple[SlideMask, Tensor | None]:
+        """M+ of a slide, and the localizer's scores if they were needed for it."""
+        decoder, normalise = self.decoder, self.backbone.normalise
+        if decoder is not None:
+            grid = Grid(decoder.stride, (decoder.stride - 1) / 2)
+            maps = slide.maps(lambda tile, _: decoder(*self._features(normalise(tile))), grid)
+            return SlideMask(maps, torch.sigmoid), None
+        maps = slide.maps(self._slide_localizer, self.backbone.grid)
+        scores = self.localizer.scores(maps.positions)
+        weights, sigma = self._weights(scores)
+
+        def winning(found: Tensor) -> Tensor:
+            return (found * weights[:, :, None, None]).sum(1, keepdim=True)
+
+        if sigma is None:
+            return SlideMask(maps, lambda found: torch.sigmoid(self.settings.omega * winning(found))), scores
+        whole = stretched(maps, winning)  # Eq. 8's min-max, over all of the slide
+        return SlideMask(maps, lambda found: torch.sigmoid(self.settings.omega * (whole.soft(found) - sigma))), scores
+
+    def _slide_localizer(self, tile: Tensor, _: Tensor) -> Tensor:
+        return self.localizer.maps(self.backbone(self.backbone.normalise(tile)))
+
     def proposes(self, epoch: int) -> bool:
         s = self.settings
         renews = s.self_training > 0 and epoch > 0 and epoch % s.self_training == 0
@@ -245,11 +289,17 @@ class MaxMin(Method):
     def _cam_logits(self, maps: Tensor, scores: Tensor, images: Tensor) -> Tensor:
         """Logits of M+ at the size of the images; with a negative class, from the maps of all other classes alone."""
         height, width = images.shape[2:]
-        grid, sigma = self.settings.grid(self.backbone), self.sigma
-        if self.negative_class is not None:
-            apart = torch.arange(scores.shape[1], device=scores.device) == self.negative_class
-            scores, sigma = scores.masked_fill(apart, -torch.inf), None
-        return mask_logits(maps, scores.softmax(1), (height, width), sigma, self.settings.omega, grid)
+        weights, sigma = self._weights(scores)
+        return mask_logits(
+            maps, weights, (height, width), sigma, self.settings.omega, self.settings.grid(self.backbone)
+        )
+
+    def _weights(self, scores: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Weights of the class maps in the winning map, and the threshold on it, where it is stretched."""
+        if self.negative_class is None:
+            return scores.softmax(1), self.sigma
+        apart = torch.arange(scores.shape[1], device=scores.device) == self.negative_class
+        return scores.masked_fill(apart, -torch.inf).softmax(1), None
 
     def _regions(self) -> tuple[Case, ...]:
         wanted = ((Case.FOREGROUND, self.settings.foreground), (Case.BACKGROUND, self.settings.background != "none"))

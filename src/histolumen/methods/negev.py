@@ -14,11 +14,22 @@ from torch.nn import functional as F
 
 from histolumen import losses
 from histolumen.errors import ConfigError, nearest
-from histolumen.methods.base import Batch, Losses, MapRunner, Method, Output, at_once, register
+from histolumen.methods.base import (
+    Batch,
+    Losses,
+    MapRunner,
+    Method,
+    Output,
+    SlideMapper,
+    SlideMask,
+    SlideOutput,
+    at_once,
+    register,
+)
 from histolumen.methods.class_maps import MapSettings, chosen
 from histolumen.nets.backbones import Backbone
 from histolumen.nets.decoder import FINE_STRIDE, Decoder, at_least
-from histolumen.nets.geometry import enlarge
+from histolumen.nets.geometry import Grid, enlarge
 
 
 class NegevSettings(MapSettings):
@@ -84,6 +95,12 @@ class Negev(Method):
         height, width = images.shape[2:]
         soft = F.interpolate(logits.softmax(1)[:, 1:], scale_factor=FINE_STRIDE, mode="bilinear", align_corners=False)
         return Output(maps.mean((2, 3)).softmax(1), at_least(soft, height, width)[..., :height, :width])
+
+    def predict_slide(self, slide: SlideMapper) -> SlideOutput:
+        grid = Grid(FINE_STRIDE, (FINE_STRIDE - 1) / 2)
+        maps = slide.maps(lambda tile, _: self._maps_and_logits(self.backbone.normalise(tile)), grid)
+        probs = maps.positions[:, :-2].mean((2, 3)).softmax(1)
+        return SlideOutput(probs, SlideMask(maps, lambda both: both[:, -2:].softmax(1)[:, 1:]))
 
     def end_epoch(self) -> None:
         self.epochs.add_(1)

@@ -2,11 +2,25 @@
 
 from typing import Literal
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from histolumen.methods.base import Batch, Losses, MapRunner, Method, MethodSettings, Output, at_once, register
+from histolumen.methods.base import (
+    Batch,
+    Losses,
+    MapRunner,
+    Method,
+    MethodSettings,
+    Output,
+    SlideMapper,
+    SlideMask,
+    SlideOutput,
+    at_once,
+    register,
+)
 from histolumen.nets.backbones import Backbone
+from histolumen.nets.geometry import Grid
 from histolumen.nets.unet import UNet
 
 
@@ -41,3 +55,8 @@ class SupervisedUNet(Method):
         logits = run(self.network, self.backbone.normalise(images))
         probs = images.new_full((len(images), self.classes), 1 / self.classes)
         return Output(probs, logits.softmax(1)[:, 1:])
+
+    def predict_slide(self, slide: SlideMapper) -> SlideOutput:
+        maps = slide.maps(lambda tile, _: self.network(self.backbone.normalise(tile)), Grid(1, 0))
+        probs = torch.full((1, self.classes), 1 / self.classes)
+        return SlideOutput(probs, SlideMask(maps, lambda logits: logits.softmax(1)[:, 1:]))

@@ -20,7 +20,7 @@ _PROBE, _PATCH = 224, 32  # side of the probing image, which every usual network
 class Grid:
     """Feature i is centred on input pixel `stride * i + offset`, pixels counted from 0."""
 
-    stride: int
+    stride: float
     offset: float | Tensor
 
 
@@ -74,6 +74,11 @@ def enlarge(maps: Tensor, size: tuple[int, int], grid: Grid | None = None) -> Te
 def min_max(maps: Tensor) -> Tensor:
     """Each map stretched to [0, 1]; one that shows no preference becomes all zero."""
     low, high = maps.amin((2, 3), keepdim=True), maps.amax((2, 3), keepdim=True)
+    return stretch(maps, low, high)
+
+
+def stretch(maps: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
+    """Values from `low` to `high` to [0, 1]; where these are the same, there is no preference and all are zero."""
     return (maps - low) / (high - low + _FLAT)
 
 

@@ -79,7 +79,7 @@ class Slide:
         pixels = Image.fromarray(self._pixels(level, first_x, first_y, last_x - first_x, last_y - first_y))
         box = (left - first_x, top - first_y)
         box = (*box, box[0] + size[0] * scale / step, box[1] + size[1] * scale / step)
-        return np.asarray(pixels.resize(size, Image.Resampling.BILINEAR, box=box))
+        return np.array(pixels.resize(size, Image.Resampling.BILINEAR, box=box))
 
     def reduced(self, scale: float) -> np.ndarray:
         """The whole slide at `scale` level-0 pixels per pixel, RGB [h, w, 3], read piece by piece."""
@@ -117,7 +117,7 @@ class Slide:
             raise SlideError(f"{self.path}: damaged or truncated ({_said(error)}); copy it again") from error
         canvas = Image.new("RGB", found.size, _WHITE)
         canvas.paste(found, mask=found.getchannel("A"))
-        return np.asarray(canvas)
+        return np.array(canvas)
 
 
 def open_slide(path: Path, mpp: float | None = None) -> Slide:

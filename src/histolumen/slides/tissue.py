@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from histolumen.slides.reader import Region, Slide
 SCALE = 32  # level-0 pixels per pixel of the picture; 16 x 16 of them in a patch of 512
 _LIMITS = (0.05, 0.20)  # where Otsu may put it: glass is never below, and what is above is stained
 _BLACK = 30  # brightest channel of pen, shadow or padding, whose saturation means nothing
+_PREVIEW = 800  # pixels; smaller pictures are enlarged
 _HOLE, _SPECK = 64, 16  # pixels: smaller holes are closed, smaller specks left out
 
 
@@ -41,9 +43,38 @@ class Tissue:
         total = (region.width / self.scale) * (region.height / self.scale)
         return min(1.0, float(inside.sum()) / total) if inside.size else 0.0
 
+    def soft(self, columns: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Tissue at points of a grid, given by their level-0 columns and rows [rows, columns], in [0, 1] without steps.
+
+        Wider than the mask by half of its pixels, so that what touches tissue counts.
+        """
+        down, across = (
+            np.clip(points / self.scale - 0.5, 0, side - 1)
+            for points, side in ((rows, self.mask.shape[0]), (columns, self.mask.shape[1]))
+        )
+        y, x = np.floor(down).astype(int), np.floor(across).astype(int)
+        wide = self.widened
+        y1, x1 = np.minimum(y + 1, wide.shape[0] - 1), np.minimum(x + 1, wide.shape[1] - 1)
+        dy, dx = (down - y)[:, None], (across - x)[None]
+        upper = wide[np.ix_(y, x)] * (1 - dx) + wide[np.ix_(y, x1)] * dx
+        lower = wide[np.ix_(y1, x)] * (1 - dx) + wide[np.ix_(y1, x1)] * dx
+        outside = (rows < 0) | (rows >= self.mask.shape[0] * self.scale)
+        outside = outside[:, None] | ((columns < 0) | (columns >= self.mask.shape[1] * self.scale))[None]
+        return np.where(outside, 0, upper * (1 - dy) + lower * dy).astype(np.float32)
+
+    @cached_property
+    def widened(self) -> np.ndarray:
+        """The mask, one pixel wider."""
+        return np.asarray(ndimage.binary_dilation(self.mask, np.ones((3, 3)))).astype(np.float32)
+
     def save_preview(self, path: Path) -> None:
         """A picture of what was taken as tissue, outlined, the rest faded."""
-        save_picture(draw_overlay(self.picture, self.mask, f"taken as tissue: {100 * self.share:.0f} %"), path)
+        times = max(1, _PREVIEW // max(self.mask.shape))
+        picture, mask = (
+            np.kron(values, np.ones((times, times) + (1,) * (values.ndim - 2), values.dtype))
+            for values in (self.picture, self.mask)
+        )
+        save_picture(draw_overlay(picture, mask, f"taken as tissue: {100 * self.share:.0f} %"), path)
 
 
 def find_tissue(slide: Slide, scale: float = SCALE) -> Tissue:
@@ -66,7 +97,8 @@ def tissue_mask(picture: np.ndarray) -> np.ndarray:
     saturation = np.where(high > _BLACK, (high - low) / np.maximum(high, 1), 0)
     mask = saturation > np.clip(otsu(saturation), *_LIMITS)
     mask = np.asarray(ndimage.binary_closing(np.pad(mask, 2, mode="edge"), np.ones((3, 3))))[2:-2, 2:-2]
-    return _without_small(~_without_small(~mask, _HOLE), _SPECK)
+    filled = np.logical_not(_without_small(np.logical_not(mask), _HOLE))
+    return _without_small(filled, _SPECK)
 
 
 def otsu(values: np.ndarray) -> float:
@@ -83,7 +115,8 @@ def otsu(values: np.ndarray) -> float:
 
 def _without_small(mask: np.ndarray, pixels: int) -> np.ndarray:
     """The mask without its connected parts of fewer pixels."""
-    parts, count = ndimage.label(mask)  # type: ignore[misc]
-    sizes = np.bincount(parts.ravel(), minlength=count + 1)
+    parts = np.empty(mask.shape, np.int32)
+    ndimage.label(mask, output=parts)
+    sizes = np.bincount(parts.ravel())
     sizes[0] = 0
     return (sizes >= pixels)[parts]

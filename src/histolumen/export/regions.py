@@ -1,0 +1,156 @@
+"""From a soft mask to polygons with holes, block by block, so that masks of any size fit."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from histolumen.extras import require
+
+if TYPE_CHECKING:
+    from shapely import Geometry, Polygon
+
+_BLOCK = 1024
+_TOLERANCE = 0.2  # pixels of the mask by which an outline may be simplified
+ReadBlock = Callable[[int, int, int, int], np.ndarray]
+"""Values [height, width] of a block, from left, top, width and height."""
+
+
+@dataclass(frozen=True)
+class Raster:
+    """A soft mask that is read in blocks; its pixels are squares of unit side, the first one from 0 to 1."""
+
+    width: int
+    height: int
+    read: ReadBlock
+    level: float
+    """What counts as foreground, and where outlines run between pixel centres."""
+    top: float
+    """The value that means certainty."""
+
+    @classmethod
+    def of(cls, soft_mask: np.ndarray) -> "Raster":
+        """A soft mask [H, W] in [0, 1] in memory."""
+        height, width = soft_mask.shape
+
+        def read(left: int, top: int, across: int, down: int) -> np.ndarray:
+            return soft_mask[top : top + down, left : left + across]
+
+        return cls(width, height, read, 0.5, 1.0)
+
+
+@dataclass(frozen=True)
+class FoundRegion:
+    """A connected part of the foreground: outline in pixels of the raster, and the mean of the soft mask inside."""
+
+    outline: "Polygon"
+    mean: float
+
+
+def find_regions(raster: Raster, min_area: float = 0.0) -> list[FoundRegion]:
+    """All connected regions of the foreground, largest first.
+
+    Outlines run where the bilinear interpolation of the mask crosses the level.
+
+    Args:
+        raster: the soft mask.
+        min_area: smaller regions, and smaller holes in regions, are left out (in pixels of the raster).
+    """
+    require("slides", "contourpy", "shapely")
+    import shapely  # noqa: PLC0415 - an extra
+
+    whole, cut = [], []
+    for polygon, border in _traced(raster):
+        (cut if border else whole).append(polygon)
+    joined = [*whole, *_polygons(shapely.union_all(cut))] if cut else whole
+    simplified = [part for polygon in joined for part in _polygons(polygon.simplify(_TOLERANCE))]
+    kept = [_without_holes(polygon, min_area) for polygon in simplified if polygon.area > min_area]
+    kept.sort(key=lambda polygon: (-polygon.area, polygon.bounds))
+    return [FoundRegion(polygon, _mean_inside(raster, polygon)) for polygon in kept]
+
+
+def draw_polygon(polygon: "Polygon", left: int, top: int, width: int, height: int) -> np.ndarray:
+    """Which pixels [height, width] of a window a polygon covers, by their centres, to within a pixel of its edge."""
+    canvas = Image.new("1", (width, height))
+    pen = ImageDraw.Draw(canvas)
+    for ring, value in [(polygon.exterior, 1), *((hole, 0) for hole in polygon.interiors)]:
+        points = np.asarray(ring.coords) - (left + 0.5, top + 0.5)
+        pen.polygon([tuple(point) for point in points.tolist()], fill=value)
+    return np.asarray(canvas)
+
+
+def _traced(raster: Raster) -> Iterator[tuple["Polygon", bool]]:
+    """Polygons of each block, and whether they touch its border, where they may go on in the next block."""
+    import shapely  # noqa: PLC0415
+    from contourpy import FillType, contour_generator  # noqa: PLC0415
+
+    for top, bottom in _spans(raster.height):
+        for left, right in _spans(raster.width):
+            values, x, y = _nodes(raster, left, top, right, bottom)
+            if values.max() < raster.level:
+                continue
+            generator = contour_generator(x=x, y=y, z=values, fill_type=FillType.OuterOffset)
+            filled: Any = generator.filled(raster.level, raster.top + 1)  # its type depends on fill_type
+            box = shapely.box(x[0], y[0], x[-1], y[-1]).exterior
+            for points, starts in zip(*filled, strict=True):
+                rings = [points[a:b] for a, b in pairwise(starts)]
+                rings = [ring for ring in rings if len(ring) > 3]
+                if rings:
+                    found = shapely.Polygon(rings[0], rings[1:])
+                    for polygon in _polygons(found if found.is_valid else shapely.make_valid(found)):
+                        yield polygon, bool(polygon.intersects(box))
+
+
+def _nodes(raster: Raster, left: int, top: int, right: int, bottom: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Values at pixel centres of a block, up to the first ones of its neighbours; at the rim, to the very edge."""
+    last_x, last_y = min(right + 1, raster.width), min(bottom + 1, raster.height)
+    values = raster.read(left, top, last_x - left, last_y - top).astype(np.float64)
+    x, y = np.arange(left, last_x) + 0.5, np.arange(top, last_y) + 0.5
+    pad_x = int(left == 0), int(right >= raster.width)
+    pad_y = int(top == 0), int(bottom >= raster.height)
+    values = np.pad(values, (pad_y, pad_x), mode="edge")
+    x = np.concatenate([[0.0] * pad_x[0], x, [float(raster.width)] * pad_x[1]])
+    y = np.concatenate([[0.0] * pad_y[0], y, [float(raster.height)] * pad_y[1]])
+    return values, x, y
+
+
+def _spans(length: int) -> list[tuple[int, int]]:
+    return [(start, min(start + _BLOCK, length)) for start in range(0, length, _BLOCK)]
+
+
+def _polygons(geometry: "Geometry") -> list["Polygon"]:
+    """The polygons in a geometry, without lines and points."""
+    import shapely  # noqa: PLC0415
+
+    return [part for part in shapely.get_parts(geometry, return_index=False) for part in _flat(part)]
+
+
+def _flat(part: "Geometry") -> list["Polygon"]:
+    import shapely  # noqa: PLC0415
+
+    if isinstance(part, shapely.Polygon):
+        return [part] if part.area > 0 else []
+    return _polygons(part) if isinstance(part, shapely.MultiPolygon) else []
+
+
+def _without_holes(polygon: "Polygon", area: float) -> "Polygon":
+    import shapely  # noqa: PLC0415
+
+    holes = [hole for hole in polygon.interiors if shapely.Polygon(hole).area > area]
+    return shapely.Polygon(polygon.exterior, holes)
+
+
+def _mean_inside(raster: Raster, polygon: "Polygon") -> float:
+    """Mean of the soft mask over the pixels of a polygon, in [0, 1]."""
+    x0, y0, x1, y1 = polygon.bounds
+    total = count = 0.0
+    for top in range(int(y0), int(np.ceil(y1)), _BLOCK):
+        for left in range(int(x0), int(np.ceil(x1)), _BLOCK):
+            width, height = min(_BLOCK, raster.width - left), min(_BLOCK, raster.height - top)
+            inside = draw_polygon(polygon, left, top, width, height)
+            total += float(raster.read(left, top, width, height)[inside].sum(dtype=np.float64))
+            count += int(inside.sum())
+    return total / count / raster.top if count else raster.level / raster.top
