@@ -10,6 +10,7 @@ def predict(
     run: Annotated[Path, typer.Argument(help="Run folder, or its best/.")],
     inputs: Annotated[list[Path], typer.Argument(metavar="IMAGE_OR_FOLDER...", help="Images, or folders of images.")],
     out: Annotated[Path, typer.Option(help="Folder to write to.")],
+    geojson: Annotated[bool, typer.Option("--geojson", help="Regions as GeoJSON too, for QuPath.")] = False,
 ) -> None:
     """Class, probabilities, soft mask, binary mask and overlay of each image."""
     from histolumen.engine.model import load
@@ -18,7 +19,7 @@ def predict(
 
     files = find_images(inputs, out)
     model = load(run)
-    report = predict_files(model, files, out, lambda items: track(items, "predicting"))
+    report = predict_files(model, files, out, lambda items: track(items, "predicting"), geojson=geojson)
     for record in report.records[:20]:
         share = record["foreground_share"]
         typer.echo(f"{record['image']}: {record['prediction']} ({record['probability']:.3f}), foreground {share:.1f} %")

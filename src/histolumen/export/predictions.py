@@ -13,7 +13,10 @@ from histolumen.data.transforms import refuse_narrow
 from histolumen.engine.model import Model, Prediction
 from histolumen.errors import DataError, ImageError
 from histolumen.export.files import save_binary_mask, save_json, save_picture, save_soft_mask, save_table
+from histolumen.export.geojson import save_geojson
 from histolumen.export.overlay import draw_overlay
+from histolumen.export.regions import Raster, find_regions
+from histolumen.extras import require
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,8 @@ def predict_files(
     inputs: Sequence[Input],
     out: Path,
     track: Callable[[Sequence[Input]], Iterable[Input]] = lambda items: items,
+    *,
+    geojson: bool = False,
 ) -> Report:
     """Predict every image; those that cannot be read are reported and the others still done.
 
@@ -63,7 +68,10 @@ def predict_files(
         inputs: from `find_images`.
         out: `soft_masks/`, `masks/`, `overlays/`, `predictions.csv` and `predictions.json` are written here.
         track: wraps the inputs to show progress.
+        geojson: write `geojson/` too, the regions of each mask as polygons.
     """
+    if geojson:
+        require("slides", "contourpy", "shapely")
     report = Report()
     try:
         for item in track(inputs):
@@ -74,7 +82,8 @@ def predict_files(
             except ImageError as error:
                 report.failures.append(str(error))
                 continue
-            report.records.append(save_prediction(prediction, pixels, item, out))
+            record = save_prediction(prediction, pixels, item, out)
+            report.records.append(record | (save_regions(prediction, model, item, out) if geojson else {}))
     finally:  # a full disk or Ctrl-C half-way: what is done is listed
         if report.records:
             save_table(report.records, out / "predictions.csv")
@@ -100,6 +109,14 @@ def save_prediction(prediction: Prediction, pixels: np.ndarray, item: Input, out
         "mask": files["masks"],
         "overlay": files["overlays"],
     }
+
+
+def save_regions(prediction: Prediction, model: Model, item: Input, out: Path) -> dict[str, Any]:
+    """Write the regions of a mask as polygons in the pixels of their image; gives what that adds to its record."""
+    regions = find_regions(Raster.of(prediction.soft_mask))
+    label, file = prediction.label if model.classifies else "foreground", f"geojson/{item.name}.geojson"
+    save_geojson(regions, out / file, label, [*model.classes, label], mpp=model.config.images.mpp)
+    return {"regions": len(regions), "geojson": file}
 
 
 def _below(path: Path, folder: Path | None) -> bool:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from shapely import Geometry, Polygon
 
 _BLOCK = 1024
-_TOLERANCE = 0.2  # pixels of the mask by which an outline may be simplified
+_TOLERANCE = 0.1  # pixels of the mask by which an outline may be simplified
 ReadBlock = Callable[[int, int, int, int], np.ndarray]
 """Values [height, width] of a block, from left, top, width and height."""
 

@@ -4,7 +4,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -71,7 +71,7 @@ def do_slides(
 def do_slide(job: SlideJob, track: Track = lambda tiles, _: tiles) -> SlideState:
     """Do one slide and note what became of it; no slide's failure stops another."""
     before = read_state(job.folder)
-    made_with = f"{weights_digest(job.run)} {asdict(job.settings)}"
+    made_with = f"{weights_digest(job.run)} {asdict(replace(job.settings, readers=1))}"
     if before is not None and before.state == "done" and before.made_with == made_with:
         return before
     started = time.perf_counter()
@@ -84,7 +84,7 @@ def do_slide(job: SlideJob, track: Track = lambda tiles, _: tiles) -> SlideState
         state = SlideState(str(job.slide), "failed", str(error))
     except Exception as error:  # noqa: BLE001 - whatever a damaged file brings about in the libraries that read it
         state = SlideState(str(job.slide), "failed", f"{job.slide}: {type(error).__name__}: {error}")
-    state = SlideState(**{**asdict(state), "seconds": round(time.perf_counter() - started, 2)})
+    state = replace(state, seconds=round(time.perf_counter() - started, 2))
     try:
         save_json(asdict(state), job.folder / _STATE)
     except HistolumenError as error:  # a full disk: the answer cannot be kept

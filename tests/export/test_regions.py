@@ -1,0 +1,110 @@
+import json
+
+import numpy as np
+import openslide
+import pytest
+import shapely
+from geojson_pydantic import FeatureCollection
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import ndimage
+
+from histolumen.export import regions
+from histolumen.export.geojson import save_geojson
+from histolumen.export.heatmap import save_heatmap
+from histolumen.export.regions import Raster, draw_polygon, find_regions
+
+
+def blobs(height: int, width: int, seed: int = 0) -> np.ndarray:
+    """A smooth random soft mask in [0, 1], with holes and regions at the rim."""
+    field = ndimage.gaussian_filter(np.random.default_rng(seed).standard_normal((height, width)), 7)
+    return (field - field.min()) / (field.max() - field.min())
+
+
+def drawn(found: list, height: int, width: int, scale: float = 1.0) -> np.ndarray:
+    mask = np.zeros((height, width), bool)
+    for region in found:
+        mask |= draw_polygon(shapely.transform(region.outline, lambda points: points * scale), 0, 0, width, height)
+    return mask
+
+
+def overlap(a: np.ndarray, b: np.ndarray) -> float:
+    return (a & b).sum() / (a | b).sum()
+
+
+def enlarged(mask: np.ndarray, times: int) -> np.ndarray:
+    """Bilinear, with the rim's values beyond the outermost centres, as outlines see the mask."""
+    places = [(np.arange(side * times) + 0.5) / times - 0.5 for side in mask.shape]
+    return ndimage.map_coordinates(mask, np.meshgrid(*places, indexing="ij"), order=1, mode="nearest")
+
+
+@given(st.integers(0, 1000), st.integers(40, 90), st.integers(40, 90))
+def test_regions_drawn_again_are_the_mask(seed, height, width):
+    mask = blobs(height, width, seed)
+    found = find_regions(Raster.of(mask))
+    wrong = (drawn(found, 8 * height, 8 * width, 8) != (enlarged(mask, 8) >= 0.5)).sum() / 8**2
+    assert wrong <= 0.25 * sum(region.outline.length for region in found) + 0.25  # pixels along the outlines
+
+
+@pytest.mark.parametrize("block", [16, 33, 50])
+def test_blocks_make_no_difference(monkeypatch, block):
+    mask = blobs(90, 120)
+    whole = shapely.union_all([region.outline for region in find_regions(Raster.of(mask))])
+    monkeypatch.setattr(regions, "_BLOCK", block)
+    parts = find_regions(Raster.of(mask))
+    joined = shapely.union_all([region.outline for region in parts])
+    assert whole.symmetric_difference(joined).area < 0.005 * whole.area  # simplified before and after joining
+    inside, _ = ndimage.label(mask >= 0.5)
+    assert len(parts) <= inside.max()  # nothing is left in pieces
+
+
+def test_holes_small_regions_and_means():
+    mask = np.zeros((60, 80))
+    mask[10:50, 10:50] = 0.8
+    mask[20:30, 20:30] = 0.0  # a hole
+    mask[40:42, 40:42] = 0.0  # a small one
+    mask[5:8, 70:73] = 1.0
+    large, small = find_regions(Raster.of(mask))
+    assert len(large.outline.interiors) == 2
+    assert large.mean == pytest.approx(0.8, abs=0.02)
+    assert large.outline.area == pytest.approx(1600 - 100 - 4, rel=0.03)
+    assert small.outline.area < 12
+    (only,) = find_regions(Raster.of(mask), min_area=20)
+    assert len(only.outline.interiors) == 1
+
+
+def test_a_full_mask_is_the_whole_image_and_an_empty_one_nothing():
+    (region,) = find_regions(Raster.of(np.ones((20, 30))))
+    assert region.outline.equals(shapely.box(0, 0, 30, 20))
+    assert find_regions(Raster.of(np.zeros((20, 30)))) == []
+
+
+def test_geojson_is_valid_and_measured(tmp_path):
+    mask = blobs(60, 60, 3)
+    found = find_regions(Raster.of(mask))
+    save_geojson(found, tmp_path / "a.geojson", "malignant", ["benign", "malignant"], scale=4, mpp=0.5)
+    collection = FeatureCollection.model_validate_json((tmp_path / "a.geojson").read_text())
+    assert len(collection.features) == len(found)
+    for feature, region in zip(json.loads((tmp_path / "a.geojson").read_text())["features"], found, strict=True):
+        properties = feature["properties"]
+        assert properties["objectType"] == "annotation"
+        assert properties["classification"]["name"] == "malignant"
+        assert properties["measurements"]["Area µm^2"] == pytest.approx(region.outline.area * 4, abs=0.01)
+        polygon = shapely.geometry.shape(feature["geometry"])
+        assert polygon.is_valid
+        assert polygon.exterior.is_ccw
+        assert polygon.area == pytest.approx(region.outline.area * 16, rel=0.01)
+
+
+def test_the_heat_map_lies_over_the_slide(tmp_path):
+    grey = (255 * blobs(50, 70, 5)).round().astype(np.uint8)
+    grey.tofile(tmp_path / "grey.raw")
+    size = 444, 315  # the last cells reach beyond the slide
+    save_heatmap(tmp_path / "grey.raw", (70, 50), 6.4, size, 0.499, tmp_path / "heat.tif")
+    with openslide.OpenSlide(tmp_path / "heat.tif") as heat:
+        assert heat.dimensions == size
+        assert heat.level_count > 1
+        assert float(heat.properties["openslide.mpp-x"]) == pytest.approx(0.499, abs=1e-4)
+        pixels = np.asarray(heat.read_region((0, 0), 0, size))[..., 0]
+    raster = Raster(70, 50, lambda x, y, w, h: grey[y : y + h, x : x + w], 127.5, 255)
+    assert overlap(drawn(find_regions(raster), 315, 444, 6.4), pixels >= 128) > 0.99
