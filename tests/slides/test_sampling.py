@@ -251,5 +251,14 @@ def test_the_choice_follows_the_seed(tmp_path):
     assert choose(sources, offers, splits, None, seed=0) != choose(sources, offers, splits, None, seed=1)
 
 
+def test_every_slide_has_its_own_order_and_the_odd_patch_comes_from_any(tmp_path):
+    sources = [slide_named(tmp_path, name, name == "t") for name in ("a", "b", "t")]
+    offers, splits = {"a": grid(50), "b": grid(50), "t": grid(21)}, dict.fromkeys("abt", "train")
+    draws = [choose(sources, offers, splits, None, seed) for seed in range(12)]
+    assert all(chosen["a"] != chosen["b"] for chosen in draws)
+    assert all(len(set(chosen["a"]) ^ set(chosen["b"])) > 1 for chosen in draws)
+    assert {len(chosen["a"]) for chosen in draws} == {10, 11}
+
+
 def test_one_class_alone_gives_nothing(tmp_path):
     assert choose([slide_named(tmp_path, "a", False)], {"a": grid(9)}, {"a": "train"}, None, 0) == {"a": []}

@@ -77,10 +77,10 @@ def camelyon16(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for patches, masks and manifest.csv.")],
     valid: Annotated[float, typer.Option(help="Share of the training slides for validation.")] = 0.25,
     per_slide: Annotated[
-        int | None, typer.Option(min=1, help="Most metastatic patches of one slide.  [default: all]")
+        int | None, typer.Option(min=1, help="Most metastatic patches of one slide; all if not given.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed; the same seed gives the same bytes.")] = 0,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes.  [default: one per core]")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes; one per core if not given.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count and show what would be chosen.")] = False,
 ) -> None:
     """Camelyon16-P512: balanced patches of 512 px from whole slides, split by slide. Run again to go on.
