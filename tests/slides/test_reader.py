@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from slide_files import speckled, write_slide
 
 from histolumen.errors import SlideError
 from histolumen.slides.reader import Region, find_slides, open_slide
-from slide_files import speckled, write_slide
 
 
 @pytest.fixture(scope="module")
@@ -14,13 +14,14 @@ def slide(tmp_path_factory):
         yield opened
 
 
-def test_pixels_are_those_of_the_file_and_beyond_lies_glass(slide):
+def test_pixels_are_those_of_the_file_and_beyond_it_the_rim_goes_on(slide):
     pixels = speckled(700, 600)
     assert np.array_equal(slide.read(Region(100, 50, 64, 32), (64, 32), 1), pixels[50:82, 100:164])
     beyond = slide.read(Region(-10, 590, 30, 30), (30, 30), 1)
-    assert (beyond[:, :10] == 255).all()
-    assert (beyond[10:] == 255).all()
     assert np.array_equal(beyond[:10, 10:], pixels[590:600, :20])
+    assert (beyond[:, :10] == beyond[:, 10:11]).all()
+    assert (beyond[10:] == beyond[9]).all()
+    assert slide.read(Region(900, 900, 8, 8), (8, 8), 1).shape == (8, 8, 3)
 
 
 @given(st.sampled_from([1.0, 1.37, 2.0, 3.1]), st.integers(0, 8), st.integers(0, 8))

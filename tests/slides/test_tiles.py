@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -23,7 +25,7 @@ def test_cores_cover_the_slide_once(grid):
     lefts = sorted({grid.core(index).left for index in range(grid.rows * grid.columns)})
     assert lefts[0] <= 0
     assert lefts[-1] < grid.width <= lefts[-1] + grid.step
-    assert all(b - a == grid.step for a, b in zip(lefts, lefts[1:], strict=False))
+    assert all(b - a == grid.step for a, b in pairwise(lefts))
 
 
 @given(grids, st.integers(-100, 3000), st.integers(-100, 3000))

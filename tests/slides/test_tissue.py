@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 from PIL import Image
+from slide_files import GLASS, PINK, write_slide
 
 from histolumen.slides.reader import Region, open_slide
 from histolumen.slides.tissue import Tissue, find_tissue, otsu, tissue_mask
-from slide_files import GLASS, PINK, write_slide
 
 
 def picture(height: int = 100, width: int = 120) -> np.ndarray:

@@ -20,7 +20,7 @@ def do_slides_on_cluster(jobs: Sequence[SlideJob], address: str) -> Iterator[Sli
     from distributed import Client, as_completed  # noqa: PLC0415 - an extra
 
     try:
-        client = Client(address, timeout=_PATIENCE, set_as_default=False)
+        client = Client(address, timeout=_PATIENCE)
     except (OSError, ValueError) as error:
         raise ConfigError(f"--cluster {address}: no dask scheduler answers there ({error})") from error
     with client:

@@ -176,9 +176,9 @@ def _save(
         _fill(heat, canvas, output.mask, maps)
         raster = Raster(*geometry.cells, heat.read, THRESHOLD * _CERTAIN, _CERTAIN)
         regions = find_regions(raster, settings.min_area / geometry.cell_microns**2)
-        foreground = _share(heat) * geometry.cells[0] * geometry.cells[1] * geometry.cell_microns**2
         picture = slide.reduced(max(1.0, max(slide.width, slide.height) / _OVERLAY))
         small = _reduced(heat, picture.shape[:2])
+    foreground = sum(region.outline.area for region in regions) * geometry.cell_microns**2
     named = label if model.classifies else "foreground"
     save_geojson(
         regions, folder / "regions.geojson", named, [*model.classes, named], scale=geometry.cell_pixels, mpp=mpp
@@ -219,15 +219,6 @@ def _fill(heat: RasterFile, canvas: Canvas, mask: SlideMask, maps: StoredMaps) -
             if tissue.any():
                 soft = mask.soft(maps.window(left, top, width, height))[0, 0].cpu().numpy() * tissue
                 heat.write(left, top, (soft.clip(0, 1) * _CERTAIN).round().astype(np.uint8))
-
-
-def _share(heat: RasterFile) -> float:
-    """Share of the cells that are foreground."""
-    count = 0
-    for top in range(0, heat.height, _BLOCK):
-        rows = heat.read(0, top, heat.width, min(_BLOCK, heat.height - top))
-        count += int((rows >= THRESHOLD * _CERTAIN).sum())
-    return count / (heat.width * heat.height)
 
 
 def _reduced(heat: RasterFile, shape: tuple[int, ...]) -> np.ndarray:

@@ -56,7 +56,7 @@ class Slide:
         return near if abs(near - scale) <= _SAME * scale else scale
 
     def read(self, region: Region, size: tuple[int, int], scale: float) -> np.ndarray:
-        """RGB [height, width, 3] uint8 of a region; beyond the slide lies white glass.
+        """RGB [height, width, 3] uint8 of a region; beyond the slide its rim goes on.
 
         The same place gets the same pixels whatever region it is read as part of, as far as resampling allows.
 
@@ -109,15 +109,21 @@ class Slide:
         return self._handle.get_best_level_for_downsample(scale * (1 + 1e-6))
 
     def _pixels(self, level: int, left: int, top: int, width: int, height: int) -> np.ndarray:
-        """Pixels of a level, in its own coordinates, on white."""
-        step = self._handle.level_downsamples[level]
+        """Pixels of a level, in its own coordinates, on white; beyond its rim, those of the rim."""
+        step, (level_width, level_height) = self._handle.level_downsamples[level], self._handle.level_dimensions[level]
+        first_x, last_x = _within(left, width, level_width)
+        first_y, last_y = _within(top, height, level_height)
+        place, size = (round(first_x * step), round(first_y * step)), (last_x - first_x, last_y - first_y)
         try:
-            found = self._handle.read_region((round(left * step), round(top * step)), level, (width, height))
+            found = self._handle.read_region(place, level, size)
         except Exception as error:  # OpenSlide's own errors, Pillow's, memory
             raise SlideError(f"{self.path}: damaged or truncated ({_said(error)}); copy it again") from error
         canvas = Image.new("RGB", found.size, _WHITE)
         canvas.paste(found, mask=found.getchannel("A"))
-        return np.array(canvas)
+        pixels = np.asarray(canvas)
+        rows, columns = (np.arange(start, start + count) for start, count in ((top, height), (left, width)))
+        rows, columns = rows.clip(first_y, last_y - 1) - first_y, columns.clip(first_x, last_x - 1) - first_x
+        return pixels[np.ix_(rows, columns)] if size != (width, height) else pixels.copy()
 
 
 def open_slide(path: Path, mpp: float | None = None) -> Slide:
@@ -136,8 +142,8 @@ def open_slide(path: Path, mpp: float | None = None) -> Slide:
         handle = openslide.OpenSlide(path)
     except openslide.OpenSlideUnsupportedFormatError as error:
         raise SlideError(
-            f"{path}: not a slide that OpenSlide reads; plain images go to `histolumen predict`, or make a tiled "
-            "pyramid of it (vips tiffsave IN OUT.tif --tile --pyramid)"
+            f"{path}: not a slide that OpenSlide reads, or truncated: copy it again. Plain images go to `histolumen "
+            "predict`; a tiled pyramid can be made of them (vips tiffsave IN OUT.tif --tile --pyramid)"
         ) from error
     except openslide.OpenSlideError as error:
         raise SlideError(f"{path}: damaged or truncated ({_said(error)}); copy it again") from error
@@ -161,6 +167,12 @@ def _stated_mpp(properties: Any) -> float | None:
         return None
     mpp = sum(both) / 2
     return mpp if math.isfinite(mpp) and mpp > 0 else None
+
+
+def _within(start: int, length: int, limit: int) -> tuple[int, int]:
+    """The part of an interval that lies in [0, limit), at least one pixel of that."""
+    first = min(max(start, 0), limit - 1)
+    return first, max(min(start + length, limit), first + 1)
 
 
 def _said(error: Exception) -> str:

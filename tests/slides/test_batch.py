@@ -1,0 +1,120 @@
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gland_slides import SMALL_TILES, tissue_picture
+from slide_files import GLASS, write_slide
+
+from histolumen.errors import SlideError
+from histolumen.slides import batch, store
+from histolumen.slides.batch import do_slide, do_slides, plan_jobs, read_state, save_slides
+
+
+def command(*arguments: object) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "histolumen", "slide", *map(str, arguments)],
+        capture_output=True, text=True, timeout=300, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+
+
+def test_bad_slides_get_a_line_each_and_the_others_are_done(tmp_path, gland_slide, tiny_run):
+    slides = tmp_path / "slides"
+    (slides / "more").mkdir(parents=True)
+    shutil.copy(gland_slide, slides / "good.tif")
+    write_slide(slides / "unstated.tif", tissue_picture(), mpp=None)
+    write_slide(slides / "glass.tif", np.full((300, 300, 3), GLASS, np.uint8))
+    cut = write_slide(slides / "cut.tif", tissue_picture(1280, 1280))
+    cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 2])
+    (slides / "text.svs").write_text("not a slide")
+    shutil.copy(gland_slide, slides / "twin.tif")
+    shutil.copy(gland_slide, slides / "more" / "twin.tif")
+    out = tmp_path / "out"
+    options = "--out", out, "--model-mpp", 0.5, "--tile", 256, "--overlap", 64
+    said = command(tiny_run, slides, slides / "more/twin.tif", slides / "absent.svs", *options)
+    assert said.returncode == 3, said.stderr
+    assert "Traceback" not in said.stderr
+    lines = [line for line in said.stderr.splitlines() if line.startswith("left out:")]
+    for name, reason in {
+        "unstated.tif": "--slide-mpp",
+        "glass.tif": "no tissue",
+        "cut.tif": "truncated",
+        "text.svs": "not a slide",
+        "absent.svs": "no such file",
+        "more/twin.tif": "2 slides are called twin",
+    }.items():
+        (line,) = [line for line in lines if name in line]
+        assert reason in line
+    assert "1 of 8 slides done" in said.stdout
+    states = {folder.name: read_state(folder).state for folder in out.iterdir() if folder.is_dir()}
+    assert states == {"good": "done", "unstated": "failed", "glass": "failed", "cut": "failed", "text": "failed",
+                      "absent": "failed"}  # fmt: skip
+    table = (out / "slides.csv").read_text().splitlines()
+    assert len(table) == 7
+    again = command(tiny_run, slides / "good.tif", *options)
+    assert again.returncode == 0
+    assert "pass 1" not in again.stderr  # done before
+
+
+def test_a_slide_done_by_another_model_is_done_again(tmp_path, gland_slide, tiny_run, monkeypatch):
+    calls = []
+    monkeypatch.setattr(batch, "predict_slide", lambda *_: calls.append(1) or {"p": 1})
+    (job,), _ = plan_jobs(tiny_run, [gland_slide], tmp_path, SMALL_TILES)
+    do_slide(job)
+    do_slide(job)
+    do_slide(replace(job, settings=replace(SMALL_TILES, readers=5)))  # the answer would be the same
+    assert len(calls) == 1
+    do_slide(replace(job, settings=replace(SMALL_TILES, model_mpp=1.0)))
+    assert len(calls) == 2
+
+
+def test_a_full_disk_fails_the_slide_and_leaves_what_was_done(tmp_path, gland_slide, tiny_run, monkeypatch):
+    (job,), _ = plan_jobs(tiny_run, [gland_slide], tmp_path, SMALL_TILES)
+    written, real = [], os.pwrite
+
+    def full(file, data, offset):
+        written.append(len(data))
+        if len(written) > 9:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(file, data, offset)
+
+    monkeypatch.setattr(store.os, "pwrite", full)
+    state = do_slide(job)
+    assert state.state == "failed"
+    assert "the disk is full" in state.why
+    monkeypatch.undo()
+    state = do_slide(job)
+    assert state.state == "done", state.why
+
+
+def test_an_unexpected_error_is_the_slides_own(tmp_path, gland_slide, tiny_run, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("odd file")
+
+    monkeypatch.setattr(batch, "predict_slide", broken)
+    jobs, _ = plan_jobs(tiny_run, [gland_slide], tmp_path, SMALL_TILES)
+    (state,) = do_slides(jobs)
+    assert state.state == "failed"
+    assert "RuntimeError: odd file" in state.why
+    assert json.loads((tmp_path / "glands/state.json").read_text())["why"] == state.why
+
+
+def test_nothing_to_do_says_so(tmp_path, tiny_run):
+    with pytest.raises(SlideError, match="no slides in it"):
+        plan_jobs(tiny_run, [tmp_path], tmp_path, SMALL_TILES)
+
+
+def test_a_slide_has_one_row(tmp_path):
+    first = batch.SlideState("b.svs", "failed", "why")
+    second = batch.SlideState("a.svs", "done", record={"prediction": "benign"})
+    save_slides([first, second, second], tmp_path / "slides.csv")
+    rows = (tmp_path / "slides.csv").read_text().splitlines()
+    assert rows[0].startswith("slide,")
+    assert [row.split(",")[0] for row in rows[1:]] == ["a.svs", "b.svs"]
+    assert Path(tmp_path / "slides.csv").exists()

@@ -1,0 +1,76 @@
+"""Two real dask workers, one of which is killed over its slide."""
+
+import csv
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from histolumen.errors import ConfigError
+from histolumen.slides.cluster import do_slides_on_cluster
+
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1", "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "10s"}
+
+
+def start(*arguments: object) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-m", *map(str, arguments)],
+        env=ONE_THREAD, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """Address of a scheduler, and its two worker processes."""
+    contact = tmp_path / "scheduler.json"
+    common = "--scheduler-file", contact
+    processes = [start("distributed.cli.dask_scheduler", *common, "--port", 0, "--no-dashboard", "--host", "127.0.0.1")]
+    processes += [
+        start("distributed.cli.dask_worker", *common, "--nthreads", 1, "--nworkers", 1, "--no-nanny", "--no-dashboard",
+              "--local-directory", tmp_path / f"worker{k}", "--name", f"worker{k}", "--death-timeout", 60)
+        for k in range(2)
+    ]  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not contact.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    import json
+
+    yield json.loads(contact.read_text())["address"], processes[1:]
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def test_a_lost_workers_slide_is_done_by_another(tmp_path, gland_slide, tiny_run, cluster):
+    address, workers = cluster
+    slides = tmp_path / "slides"
+    slides.mkdir()
+    for k in range(6):
+        shutil.copy(gland_slide, slides / f"slide{k}.tif")
+    out = tmp_path / "out"
+    options = ["--out", out, "--model-mpp", 0.5, "--tile", 256, "--overlap", 64, "--cluster", address]
+    command = [sys.executable, "-m", "histolumen", "slide", tiny_run, slides, *options]
+    running = subprocess.Popen(list(map(str, command)), env=ONE_THREAD, stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not list(out.glob("*/work/pass-1.done")) and time.monotonic() < deadline:  # a slide is being worked on
+        time.sleep(0.02)
+    os.kill(workers[0].pid, signal.SIGKILL)
+    said, _ = running.communicate(timeout=240)
+    assert running.returncode == 0, said
+    assert "6 of 6 slides done" in said
+    with (out / "slides.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert sorted(Path(row["slide"]).stem for row in rows) == [f"slide{k}" for k in range(6)]
+    assert {row["state"] for row in rows} == {"done"}
+    assert len({row["p_benign"] for row in rows}) == 1  # the same slide, the same answer, whoever gave it
+
+
+def test_no_scheduler_is_one_sentence(monkeypatch):
+    monkeypatch.setattr("histolumen.slides.cluster._PATIENCE", "1s")
+    with pytest.raises(ConfigError, match="no dask scheduler answers"):
+        list(do_slides_on_cluster([], "tcp://127.0.0.1:1"))

@@ -1,0 +1,236 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import openslide
+import pytest
+import shapely
+import torch
+from geojson_pydantic import FeatureCollection
+from gland_slides import SMALL_TILES, tissue_picture
+from slide_files import GLASS, write_slide
+from torch import nn
+
+from histolumen.config import load_config
+from histolumen.engine.model import Model, load
+from histolumen.errors import ConfigError, SlideError
+from histolumen.export.regions import draw_polygon
+from histolumen.methods.base import build_method, method_names, settings_of
+from histolumen.methods.maxmin import MaxMin, MaxMinSettings
+from histolumen.nets.backbones import Backbone
+from histolumen.slides import maps
+from histolumen.slides.predict import predict_slide
+from histolumen.slides.reader import Slide
+from tiny import SMALL
+
+REAL = Path(__file__).parents[3] / "shared/data/slides/CMU-1-Small-Region.svs"
+
+
+def heat_of(folder: Path) -> np.ndarray:
+    with openslide.OpenSlide(folder / "heatmap.tif") as heat:
+        return np.asarray(heat.read_region((0, 0), 0, heat.dimensions))[..., 0] / 255
+
+
+def overlap(a: np.ndarray, b: np.ndarray) -> float:
+    return (a & b).sum() / max((a | b).sum(), 1)
+
+
+class Darkness(nn.Module):
+    """A trunk whose only feature is how dark a place of 16 pixels is."""
+
+    channels = 1
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.avg_pool2d(-x.mean(1, keepdim=True), 16)
+
+
+def darkness_model(**settings) -> Model:
+    """Max-Min whose second class, tumour, is dark, and which looks only at that."""
+    backbone = Backbone(Darkness(), 16, "shared", (0.5,) * 3, (0.5,) * 3)
+    backbone.offset.fill_(7.5)
+    chosen = MaxMinSettings(modalities=1, kmax=0.2, classifier_scale=1.0, alignment="centres", sigma=0.5, **settings)
+    method = MaxMin(chosen, backbone, 2).eval()
+    for head in (method.localizer, method.classifier):
+        head.modality_maps.weight.data = torch.tensor([-8.0, 8.0]).view(2, 1, 1, 1)
+        head.modality_maps.bias.data = torch.tensor([0.0, 0.0])
+    return Model(method, ["normal", "tumour"], load_config("glas-sem", SMALL), torch.device("cpu"))
+
+
+def two_halves(tumour: tuple[int, int, int] = (90, 10, 70)) -> np.ndarray:
+    """Dark tumour on the left, and pale normal tissue on the right, with a little texture."""
+    picture = np.empty((512, 1536, 3), np.int16)
+    picture[:, :768], picture[:, 768:] = tumour, (200, 140, 180)
+    noise = np.random.default_rng(0).integers(-6, 7, (32, 96, 1)).repeat(16, 0).repeat(16, 1)
+    return (picture + noise).clip(0, 255).astype(np.uint8)
+
+
+def test_normalised_per_slide_a_normal_tile_has_no_foreground(tmp_path):
+    picture, model = two_halves(), darkness_model()
+    slide = write_slide(tmp_path / "halves.tif", picture, mpp=0.5)
+    record = predict_slide(model, slide, tmp_path / "out", SMALL_TILES)
+    mask = heat_of(tmp_path / "out") >= 0.5
+    assert mask[:, :700].mean() > 0.95
+    assert mask[:, 830:].mean() < 0.001
+    assert record["prediction"] == "tumour"
+    alone = model.predict(picture[:256, 1100:1356]).mask  # the same tissue as an image of its own
+    assert alone.mean() > 0.2  # stretched to [0, 1] by itself, it must have some
+
+
+def test_the_classifier_sees_only_the_foreground_of_the_slide(tmp_path):
+    """Its opinion of pale tissue would be `normal`; masked out, what is left speaks for the tumour."""
+    picture = two_halves()
+    slide = write_slide(tmp_path / "halves.tif", picture, mpp=0.5)
+    seen = []
+    model = darkness_model()
+    real = model.method.backbone.forward
+    model.method.backbone.forward = lambda x, *case: seen.append((case, x)) or real(x, *case)
+    predict_slide(model, slide, tmp_path / "out", replace(SMALL_TILES, flips=False))
+    on_plus = [x for case, x in seen if case]
+    assert len(on_plus) == len(seen) / 2  # two passes, never a third for X-
+    normal = [x for x in on_plus if x.abs().max() < 0.2]  # tiles of pale tissue are blank
+    assert len(normal) >= 4
+
+
+def test_a_slide_as_large_as_an_image_gets_the_answer_of_the_image(tmp_path):
+    picture, model = two_halves()[:, 512:1024], darkness_model()
+    slide = write_slide(tmp_path / "image.tif", picture, mpp=0.5)
+    record = predict_slide(model, slide, tmp_path / "out", SMALL_TILES)
+    model.config = replace(model.config, images=model.config.images.model_copy(update={"short_side": None}))
+    prediction = model.predict(picture)
+    assert record["p_tumour"] == pytest.approx(prediction.probabilities["tumour"], abs=0.01)
+    assert np.abs(heat_of(tmp_path / "out") - prediction.soft_mask).mean() < 0.02
+
+
+@pytest.mark.parametrize("settings", [{}, {"method.mask_from": "decoder", "method.decoder_stride": 8}])
+def test_seams_do_not_show(tmp_path, gland_slide, settings):
+    config = load_config("glas-sem", [*SMALL, *(f"{key}={value}" for key, value in settings.items())])
+    torch.manual_seed(0)
+    from histolumen.nets.backbones import build_backbone
+
+    method = build_method(config.method, build_backbone(config.backbone), 2).eval()
+    model = Model(method, ["benign", "malignant"], config, torch.device("cpu"))
+    if method.decoder is not None:  # untrained, it would call everything background
+        logits = method.predict(torch.from_numpy(tissue_picture()).permute(2, 0, 1)[None] / 255).mask.logit()
+        method.decoder.leave.bias.data -= logits.median()
+        for values in (method.decoder.leave.weight, method.decoder.leave.bias):
+            values.data *= 5
+    heats = []
+    for shift in (0, 128):  # half of the way from tile to tile
+        tiles = replace(SMALL_TILES, tile=384, overlap=128, shift=shift)
+        predict_slide(model, gland_slide, tmp_path / str(shift), tiles)
+        heats.append(heat_of(tmp_path / str(shift)))
+    assert np.abs(heats[0] - heats[1]).mean() <= 0.02
+    assert overlap(heats[0] >= 0.5, heats[1] >= 0.5) >= 0.97
+
+
+@pytest.mark.skipif(not REAL.exists(), reason="the research slide is not here")
+def test_the_real_slide_from_file_to_regions(tmp_path, tiny_run):
+    settings = replace(SMALL_TILES, model_mpp=2.0, min_area=0)
+    record = predict_slide(load(tiny_run), REAL, tmp_path, settings)
+    with openslide.OpenSlide(REAL) as slide, openslide.OpenSlide(tmp_path / "heatmap.tif") as heat:
+        assert heat.dimensions == slide.dimensions
+        assert float(heat.properties["openslide.mpp-x"]) == pytest.approx(0.499, abs=1e-5)
+    collection = FeatureCollection.model_validate_json((tmp_path / "regions.geojson").read_text())
+    mask = heat_of(tmp_path) >= 0.5
+    again = np.zeros_like(mask)
+    for feature in json.loads((tmp_path / "regions.geojson").read_text())["features"]:
+        polygon = shapely.geometry.shape(feature["geometry"])
+        assert polygon.is_valid
+        again |= draw_polygon(polygon, 0, 0, mask.shape[1], mask.shape[0])
+    assert overlap(again, mask) >= 0.98
+    assert record["regions"] == len(collection.features)
+    areas = [feature.properties["measurements"]["Area µm^2"] for feature in collection.features]
+    assert sum(areas) == pytest.approx(mask.sum() * 0.499**2, rel=0.02)
+    assert record["foreground_mm2"] == pytest.approx(sum(areas) / 1e6, rel=0.02)
+    assert (tmp_path / "overlay.png").exists()
+    assert not (tmp_path / "work").exists()
+
+
+def test_what_was_done_before_a_stop_is_not_done_again(tmp_path, gland_slide, tiny_run, monkeypatch):
+    model, settings = load(tiny_run), replace(SMALL_TILES, readers=1)
+    whole = predict_slide(model, gland_slide, tmp_path / "whole", settings)
+    reads = []
+    real = Slide.read
+
+    def stopping(self, region, size, scale):
+        if size == (256, 256):
+            reads.append(region)
+            if len(reads) == 8:
+                raise KeyboardInterrupt
+        return real(self, region, size, scale)
+
+    monkeypatch.setattr(Slide, "read", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        predict_slide(model, gland_slide, tmp_path / "parts", settings)
+    flags = (tmp_path / "parts/work/pass-1.done").read_bytes()
+    done = flags.count(1)
+    assert done > 2
+    before = len(reads)
+    parts = predict_slide(model, gland_slide, tmp_path / "parts", settings)
+    assert len(reads) - before == 2 * whole["tiles"] - done
+    assert parts == whole
+    assert np.array_equal(heat_of(tmp_path / "parts"), heat_of(tmp_path / "whole"))
+
+
+def test_work_of_another_model_is_not_gone_on_with(tmp_path, gland_slide, tiny_run):
+    model = load(tiny_run)
+    monkey = tmp_path / "out/work"
+    monkey.mkdir(parents=True)
+    (monkey / "made-with").write_text("another")
+    (monkey / "pass-1.json").write_text("[[9, 9, 9], [9, 9]]")
+    assert predict_slide(model, gland_slide, tmp_path / "out", SMALL_TILES)["tiles"] > 0
+
+
+def test_resolutions_that_nobody_states(tmp_path, gland_slide, tiny_run):
+    model = load(tiny_run)
+    model.mpp = None
+    with pytest.raises(ConfigError, match="--model-mpp"):
+        predict_slide(model, gland_slide, tmp_path, replace(SMALL_TILES, model_mpp=None))
+    unstated = write_slide(tmp_path / "a.tif", tissue_picture(), mpp=None)
+    with pytest.raises(SlideError, match="--slide-mpp"):
+        predict_slide(model, unstated, tmp_path / "out", SMALL_TILES)
+    assert predict_slide(model, unstated, tmp_path / "out", replace(SMALL_TILES, slide_mpp=0.5))["mpp"] == 0.5
+
+
+def test_a_finer_slide_is_read_at_the_resolution_of_the_model(tmp_path, tiny_run):
+    """The same tissue scanned at twice the resolution gets nearly the same answer."""
+    coarse, fine = tissue_picture(), tissue_picture().repeat(2, 0).repeat(2, 1)
+    heats = []
+    for name, picture, mpp in (("coarse", coarse, 0.5), ("fine", fine, 0.25)):
+        slide = write_slide(tmp_path / f"{name}.tif", picture, mpp=mpp)
+        predict_slide(load(tiny_run), slide, tmp_path / name, SMALL_TILES)
+        heats.append(heat_of(tmp_path / name))
+    assert overlap(heats[0] >= 0.5, heats[1][::2, ::2] >= 0.5) > 0.9
+
+
+def test_glass_alone_is_an_error_with_a_picture(tmp_path, tiny_run):
+    slide = write_slide(tmp_path / "empty.tif", np.full((300, 300, 3), GLASS, np.uint8), mpp=0.5)
+    with pytest.raises(SlideError, match="no tissue found"):
+        predict_slide(load(tiny_run), slide, tmp_path / "out", SMALL_TILES)
+    assert (tmp_path / "out/tissue.png").exists()
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_every_method_answers_for_slides_or_says_that_it_does_not(tmp_path, gland_slide, name):
+    from histolumen.nets.backbones import build_backbone
+
+    config = load_config("glas-sem", SMALL)
+    torch.manual_seed(0)
+    method = build_method(settings_of(name)(), build_backbone(config.backbone), 2)
+    model = Model(method, ["benign", "malignant"], config, torch.device("cpu"))
+    if name in {"all_ones", "erase"}:
+        with pytest.raises(ConfigError, match="no answer for whole slides"):
+            predict_slide(model, gland_slide, tmp_path, SMALL_TILES)
+        return
+    record = predict_slide(model, gland_slide, tmp_path, SMALL_TILES)
+    assert record["p_benign"] + record["p_malignant"] == pytest.approx(1, abs=1e-5)
+    assert heat_of(tmp_path).max() <= 1
+
+
+def test_pooling_takes_a_sample_with_the_extremes(tmp_path, gland_slide, tiny_run, monkeypatch):
+    model = load(tiny_run)
+    whole = predict_slide(model, gland_slide, tmp_path / "whole", SMALL_TILES)
+    monkeypatch.setattr(maps, "_SAMPLE", 200)
+    sampled = predict_slide(model, gland_slide, tmp_path / "sampled", SMALL_TILES)
+    assert sampled["p_benign"] == pytest.approx(whole["p_benign"], abs=0.02)
