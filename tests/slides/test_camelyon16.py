@@ -252,11 +252,6 @@ def all_glass(root):
     return "normal_001", "no tissue on it"
 
 
-def too_little_tumour(root):
-    write_outlines(root / "xml" / "tumor_001.xml", ("_0", rectangle(700, 700, 50, 50)))
-    return "tumor_001", "10 % tissue and 20 % tumour"
-
-
 def two_of_a_name(root):
     shutil.copy(root / "slides" / "normal_001.tif", root / "slides" / "normal_001.svs")
     return "normal_001", "two slides of one name"
@@ -283,9 +278,17 @@ def outlines_of_another_slide(root):
 
 
 BAD = [
-    truncate, no_slide, all_glass, too_little_tumour, two_of_a_name, tumour_without_outlines, broken_outlines,
+    truncate, no_slide, all_glass, two_of_a_name, tumour_without_outlines, broken_outlines,
     entity_bomb, outlines_of_another_slide,
 ]  # fmt: skip
+
+
+def test_a_slide_with_too_little_tumour_is_a_note(camelyon, out):
+    write_outlines(camelyon / "xml" / "tumor_001.xml", ("_0", rectangle(700, 700, 50, 50)))
+    found = sample(camelyon, out)
+    assert found.failures == {}
+    assert any("tumor_001" in note and "10 % tissue and 20 % tumour" in note for note in found.notes)
+    assert is_balanced(found.manifest)
 
 
 @pytest.mark.parametrize("spoil", BAD)

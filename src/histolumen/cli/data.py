@@ -57,7 +57,7 @@ def folder(
 @app.command()
 def synthetic(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write the images to.")],
-    out: Annotated[Path | None, typer.Option("--out", help="Manifest to write.  [default: DIR/manifest.csv]")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Manifest to write; else DIR/manifest.csv.")] = None,
     images: Annotated[int, typer.Option(min=6, help="How many images.")] = 120,
     size: Annotated[int, typer.Option(min=64, help="Side of the images in pixels.")] = 256,
     seed: Annotated[int, typer.Option(min=0, help="Seed; the same seed gives the same bytes.")] = 0,

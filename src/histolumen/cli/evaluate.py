@@ -27,7 +27,7 @@ def evaluate(
     split: Annotated[str, typer.Option(help="train, valid or test.")] = "test",
     json: Annotated[Path | None, typer.Option(help="Write all figures to this file; - is standard output.")] = None,
     csv: Annotated[
-        Path | None, typer.Option(help="Per-image table.  [default: evaluation/SPLIT.csv in the run folder]")
+        Path | None, typer.Option(help="Per-image table; else evaluation/SPLIT.csv in the run folder.")
     ] = None,
     images: Annotated[Path | None, typer.Option(help="Where the images are, if they have moved.")] = None,
     binarise: Annotated[

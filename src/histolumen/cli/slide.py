@@ -24,14 +24,14 @@ def slide(
         str | None, typer.Option(help="Address of a dask scheduler whose workers do the slides.", metavar="ADDRESS")
     ] = None,
     slide_mpp: Annotated[
-        float | None, typer.Option(min=0.01, help="Microns per pixel of the slides; else what they state.")
+        float | None, typer.Option(help="Microns per pixel of the slides; else what they state.")
     ] = None,
     model_mpp: Annotated[
-        float | None, typer.Option(min=0.01, help="Microns per pixel that the network sees; else what the model knows.")
+        float | None, typer.Option(help="Microns per pixel that the network sees; else what the model knows.")
     ] = None,
     flips: Annotated[
         bool | None,
-        typer.Option("--flips/--no-flips", help="Mean over four flips: four times the work.  [default: as the model]"),
+        typer.Option("--flips/--no-flips", help="Mean over four flips, four times the work; else as the model does."),
     ] = None,
     tile: Annotated[int, typer.Option(min=128, help="Side of a tile in pixels that the network sees.")] = 1024,
     overlap: Annotated[int, typer.Option(min=64, help="Overlap of neighbouring tiles, blended.")] = 192,

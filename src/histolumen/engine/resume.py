@@ -20,12 +20,14 @@ def check_folder(out: Path, config: RunConfig, manifest: Manifest, *, resume: bo
         raise RunError(f"{out}: already holds a run; add --resume to go on with it, or choose another --out")
     if exists:
         before, now = _flat(load_config(str(out / "config.yaml"))), _flat(config)
-        changed = [key for key in now if now[key] != before.get(key) and key != "train.epochs"]
+        free = {"images.mpp"} if config.train.schedule == "cosine" else {"images.mpp", "train.epochs"}
+        changed = [key for key in now if now[key] != before.get(key) and key not in free]
         if changed:
             key = changed[0]
             raise RunError(
                 f"{out}: was started with {key} = {before.get(key)}, not {now[key]}; "
                 "resume it with the same recipe and --set, only train.epochs may change"
+                + (", and not with a cosine schedule, which falls over all of them" if key == "train.epochs" else "")
             )
         if read_manifest(out / "manifest.csv").rows != manifest.rows:
             raise RunError(f"{out}: was started with other images or labels; resume it with the same manifest")

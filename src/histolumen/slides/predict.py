@@ -106,8 +106,8 @@ def predict_slide(
         The slide's record for the table.
     """
     with open_slide(path, settings.slide_mpp) as slide:
-        mpp = slide.require_mpp()
-        scale = slide.natural_scale(_model_mpp(model, settings) / mpp)
+        wanted, mpp = _model_mpp(model, settings), slide.require_mpp()
+        scale = slide.natural_scale(wanted / mpp)
         tissue = find_tissue(slide, max(1.0, _TISSUE_MICRONS / mpp))
         tissue.save_preview(folder / "tissue.png")
         if not tissue.mask.any():
@@ -122,6 +122,9 @@ def predict_slide(
 
 
 def _model_mpp(model: Model, settings: SlideSettings) -> float:
+    for name, stated in (("--model-mpp", settings.model_mpp), ("--slide-mpp", settings.slide_mpp)):
+        if stated is not None and stated <= 0:
+            raise ConfigError(f"{name} {stated}: must be above 0, in microns per pixel")
     mpp = settings.model_mpp or model.mpp
     if mpp is None:
         raise ConfigError(

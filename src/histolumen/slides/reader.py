@@ -21,6 +21,7 @@ _PIECE = 1024  # side of what is read at a time where a whole slide is looked at
 _MARGIN = 4  # pixels beyond a region that resampling may look at
 _SAME = 0.02  # scales that differ by less are taken as equal: nothing is resampled
 _WHITE = (255, 255, 255)
+_COARSEST = 100  # microns per pixel; what is beyond is a default that some program wrote, such as 1 pixel per mm
 
 
 class Region(NamedTuple):
@@ -166,7 +167,7 @@ def _stated_mpp(properties: Any) -> float | None:
     except (KeyError, ValueError):
         return None
     mpp = sum(both) / 2
-    return mpp if math.isfinite(mpp) and mpp > 0 else None
+    return mpp if 0 < mpp < _COARSEST else None
 
 
 def _within(start: int, length: int, limit: int) -> tuple[int, int]:
