@@ -20,6 +20,7 @@ from histolumen.data.image import read_image, read_mask
 from histolumen.data.manifest import read_manifest
 from histolumen.errors import DataError, DiskError
 from histolumen.slides.camelyon16 import SamplingPlan, sample_camelyon16
+from tiny import SMALL
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "slides" / "tumor_073.xml"
 EMPTY = np.full((512, 512, 3), GLASS, np.uint8)
@@ -388,3 +389,29 @@ def test_a_missing_folder_is_one_line(tmp_path):
     result = run(tmp_path / "none", tmp_path, "--out", tmp_path / "out")
     assert result.returncode == 2
     assert result.stderr == f"histolumen: {tmp_path / 'none'}: no such folder\n"
+
+
+def test_the_papers_second_table_from_a_sampled_set(sampled, tmp_path):
+    """From slides to `benchmark camelyon16`: error, F1+ over metastatic patches alone, F1- over all with background."""
+    out, _ = sampled
+    settings = [part for override in (*SMALL, "train.epochs=1") for part in ("--set", override)]
+    arguments = [
+        "camelyon16",
+        "--data",
+        str(out / "manifest.csv"),
+        "--methods",
+        "sem",
+        "all-ones",
+        "--out",
+        str(tmp_path),
+    ]
+    said = subprocess.run(
+        [sys.executable, "-m", "histolumen", "benchmark", *arguments, *settings],
+        capture_output=True, text=True, timeout=300, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert said.returncode == 0, said.stderr
+    truths = [read_mask(out / row.mask, (512, 512)) for row in read_manifest(out / "manifest.csv").rows
+              if row.split == "test" and row.mask]  # fmt: skip
+    shares = np.array([truth.mean() for truth in truths])
+    ones = next(line for line in said.stdout.splitlines() if "All-ones" in line)
+    assert f"{100 * (2 * shares / (1 + shares)).mean():.2f}" in ones
