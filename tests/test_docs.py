@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from gland_slides import tissue_picture
+from slide_files import write_slide
 
 from tiny import SMALL, TINY
 
@@ -32,6 +34,9 @@ def workplace(tmp_path, tiny_manifest):
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copy(tiny_manifest.image_path(row), folder / f"P{index:02}_a.png")
         shutil.copy(tiny_manifest.mask_path(row), folder / f"P{index:02}_a_mask.png")
+    tiny_manifest.write(tmp_path / "manifest.csv")
+    (tmp_path / "my-slides").mkdir()
+    write_slide(tmp_path / "my-slides" / "case1.tif", tissue_picture(), mpp=0.5)
     return tmp_path
 
 
