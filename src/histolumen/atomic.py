@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ from histolumen.errors import DiskError
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
     """Give a temporary name beside `path`; on success flush it to disk and rename, on failure leave `path` alone."""
-    temporary = _sibling(path, f"{os.getpid()}.tmp")
+    temporary = _sibling(path, f"{uuid.uuid4().hex[:12]}.tmp")  # machines that share a disk may share process numbers
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():

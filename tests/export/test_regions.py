@@ -89,7 +89,7 @@ def test_geojson_is_valid_and_measured(tmp_path):
         properties = feature["properties"]
         assert properties["objectType"] == "annotation"
         assert properties["classification"]["name"] == "malignant"
-        assert properties["measurements"]["Area µm^2"] == pytest.approx(region.outline.area * 4, abs=0.01)
+        assert properties["measurements"]["Area µm^2"] == pytest.approx(region.outline.area * 4, rel=1e-3)
         polygon = shapely.geometry.shape(feature["geometry"])
         assert polygon.is_valid
         assert polygon.exterior.is_ccw
@@ -108,3 +108,18 @@ def test_the_heat_map_lies_over_the_slide(tmp_path):
         pixels = np.asarray(heat.read_region((0, 0), 0, size))[..., 0]
     raster = Raster(70, 50, lambda x, y, w, h: grey[y : y + h, x : x + w], 127.5, 255)
     assert overlap(drawn(find_regions(raster), 315, 444, 6.4), pixels >= 128) > 0.99
+
+
+def test_a_raster_written_anew_under_its_name_is_read_anew(tmp_path):
+    for value in (10, 200):
+        np.full((50, 70), value, np.uint8).tofile(tmp_path / "grey.raw")
+        save_heatmap(tmp_path / "grey.raw", (70, 50), 4, (280, 200), 0.5, tmp_path / "heat.tif")
+        with openslide.OpenSlide(tmp_path / "heat.tif") as heat:
+            assert np.asarray(heat.read_region((0, 0), 0, (10, 10)))[..., 0].max() == value
+
+
+def test_rounded_polygons_are_valid(tmp_path):
+    mask = np.random.default_rng(0).random((80, 80))
+    save_geojson(find_regions(Raster.of(mask)), tmp_path / "a.geojson", "a", ["a"], scale=0.013)
+    features = json.loads((tmp_path / "a.geojson").read_text())["features"]
+    assert all(shapely.geometry.shape(feature["geometry"]).is_valid for feature in features)

@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +13,10 @@ from gland_slides import SMALL_TILES, tissue_picture
 from slide_files import GLASS, write_slide
 
 from histolumen.errors import SlideError
+from histolumen.export.files import save_json
 from histolumen.slides import batch, store
 from histolumen.slides.batch import do_slide, do_slides, plan_jobs, read_state, save_slides
+from histolumen.slides.predict import OUTPUTS
 
 
 def command(*arguments: object) -> subprocess.CompletedProcess:
@@ -56,7 +58,7 @@ def test_bad_slides_get_a_line_each_and_the_others_are_done(tmp_path, gland_slid
     assert states == {"good": "done", "unstated": "failed", "glass": "failed", "cut": "failed", "text": "failed",
                       "absent": "failed"}  # fmt: skip
     table = (out / "slides.csv").read_text().splitlines()
-    assert len(table) == 7
+    assert len(table) == 9
     again = command(tiny_run, slides / "good.tif", *options)
     assert again.returncode == 0
     assert "pass 1" not in again.stderr  # done before
@@ -64,7 +66,15 @@ def test_bad_slides_get_a_line_each_and_the_others_are_done(tmp_path, gland_slid
 
 def test_a_slide_done_by_another_model_is_done_again(tmp_path, gland_slide, tiny_run, monkeypatch):
     calls = []
-    monkeypatch.setattr(batch, "predict_slide", lambda *_: calls.append(1) or {"p": 1})
+
+    def answer(model, slide, folder, *_):
+        calls.append(slide)
+        folder.mkdir(exist_ok=True)
+        for name in OUTPUTS:
+            (folder / name).touch()
+        return {"p": 1}
+
+    monkeypatch.setattr(batch, "predict_slide", answer)
     (job,), _ = plan_jobs(tiny_run, [gland_slide], tmp_path, SMALL_TILES)
     do_slide(job)
     do_slide(job)
@@ -72,6 +82,28 @@ def test_a_slide_done_by_another_model_is_done_again(tmp_path, gland_slide, tiny
     assert len(calls) == 1
     do_slide(replace(job, settings=replace(SMALL_TILES, model_mpp=1.0)))
     assert len(calls) == 2
+    do_slide(job)
+    (job.folder / "heatmap.tif").unlink()
+    do_slide(job)
+    assert len(calls) == 4
+    twin = shutil.copy(gland_slide, tmp_path / "glands.tif")
+    do_slide(replace(job, slide=Path(twin)))  # another slide of that name
+    assert len(calls) == 5
+
+
+def test_a_worker_taken_for_lost_does_not_undo_the_answer_of_another(tmp_path, gland_slide, tiny_run, monkeypatch):
+    (job,), _ = plan_jobs(tiny_run, [gland_slide], tmp_path, SMALL_TILES)
+    real = batch.predict_slide
+
+    def overtaken(*arguments):
+        record = real(*arguments)
+        state = batch.SlideState(str(job.slide), "done", record=record, made_with=batch._made_with(job))
+        save_json(asdict(state), job.folder / "state.json")
+        raise FileNotFoundError("work")
+
+    monkeypatch.setattr(batch, "predict_slide", overtaken)
+    assert do_slide(job).state == "done"
+    assert read_state(job.folder).state == "done"
 
 
 def test_a_full_disk_fails_the_slide_and_leaves_what_was_done(tmp_path, gland_slide, tiny_run, monkeypatch):
@@ -113,8 +145,8 @@ def test_nothing_to_do_says_so(tmp_path, tiny_run):
 def test_a_slide_has_one_row(tmp_path):
     first = batch.SlideState("b.svs", "failed", "why")
     second = batch.SlideState("a.svs", "done", record={"prediction": "benign"})
-    save_slides([first, second, second], tmp_path / "slides.csv")
+    save_json(asdict(replace(second, slide="before.svs")), tmp_path / "before/state.json")
+    save_slides([first, second, second], tmp_path)
     rows = (tmp_path / "slides.csv").read_text().splitlines()
     assert rows[0].startswith("slide,")
-    assert [row.split(",")[0] for row in rows[1:]] == ["a.svs", "b.svs"]
-    assert Path(tmp_path / "slides.csv").exists()
+    assert [row.split(",")[0] for row in rows[1:]] == ["a.svs", "b.svs", "before.svs"]

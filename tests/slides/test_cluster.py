@@ -1,6 +1,7 @@
 """Two real dask workers, one of which is killed over its slide."""
 
 import csv
+import json
 import os
 import shutil
 import signal
@@ -10,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from distributed import Client
 
 from histolumen.errors import ConfigError
 from histolumen.slides.cluster import do_slides_on_cluster
@@ -38,8 +40,6 @@ def cluster(tmp_path):
     deadline = time.monotonic() + 60
     while not contact.exists() and time.monotonic() < deadline:
         time.sleep(0.1)
-    import json
-
     yield json.loads(contact.read_text())["address"], processes[1:]
     for process in processes:
         process.kill()
@@ -57,9 +57,10 @@ def test_a_lost_workers_slide_is_done_by_another(tmp_path, gland_slide, tiny_run
     command = [sys.executable, "-m", "histolumen", "slide", tiny_run, slides, *options]
     running = subprocess.Popen(list(map(str, command)), env=ONE_THREAD, stdout=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
-    while not list(out.glob("*/work/pass-1.done")) and time.monotonic() < deadline:  # a slide is being worked on
+    while not list(out.glob("*/work/pass-1.*.done")) and time.monotonic() < deadline:  # a slide is being worked on
         time.sleep(0.02)
-    os.kill(workers[0].pid, signal.SIGKILL)
+    lost = _worker_with_a_slide(address)
+    os.kill(workers[lost].pid, signal.SIGKILL)
     said, _ = running.communicate(timeout=240)
     assert running.returncode == 0, said
     assert "6 of 6 slides done" in said
@@ -68,6 +69,14 @@ def test_a_lost_workers_slide_is_done_by_another(tmp_path, gland_slide, tiny_run
     assert sorted(Path(row["slide"]).stem for row in rows) == [f"slide{k}" for k in range(6)]
     assert {row["state"] for row in rows} == {"done"}
     assert len({row["p_benign"] for row in rows}) == 1  # the same slide, the same answer, whoever gave it
+
+
+def _worker_with_a_slide(address: str) -> int:
+    """Number of a worker that is at work on a slide right now."""
+    with Client(address, set_as_default=False) as client:
+        names = {place: worker["name"] for place, worker in client.scheduler_info()["workers"].items()}
+        busy = [names[place] for place, keys in client.processing().items() if keys]
+    return int(busy[0].removeprefix("worker"))
 
 
 def test_no_scheduler_is_one_sentence(monkeypatch):

@@ -1,4 +1,8 @@
+import csv
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +19,6 @@ from torch import nn
 from histolumen.config import load_config
 from histolumen.engine.model import Model, load
 from histolumen.errors import ConfigError, SlideError
-from histolumen.export.regions import draw_polygon
 from histolumen.methods.base import build_method, method_names, settings_of
 from histolumen.methods.maxmin import MaxMin, MaxMinSettings
 from histolumen.nets.backbones import Backbone
@@ -116,8 +119,8 @@ def test_seams_do_not_show(tmp_path, gland_slide, settings):
         for values in (method.decoder.leave.weight, method.decoder.leave.bias):
             values.data *= 5
     heats = []
-    for shift in (0, 128):  # half of the way from tile to tile
-        tiles = replace(SMALL_TILES, tile=384, overlap=128, shift=shift)
+    for shift in (0, 320):  # half a tile; shares as by default
+        tiles = replace(SMALL_TILES, tile=640, overlap=128, shift=shift)
         predict_slide(model, gland_slide, tmp_path / str(shift), tiles)
         heats.append(heat_of(tmp_path / str(shift)))
     assert np.abs(heats[0] - heats[1]).mean() <= 0.02
@@ -126,25 +129,62 @@ def test_seams_do_not_show(tmp_path, gland_slide, settings):
 
 @pytest.mark.skipif(not REAL.exists(), reason="the research slide is not here")
 def test_the_real_slide_from_file_to_regions(tmp_path, tiny_run):
-    settings = replace(SMALL_TILES, model_mpp=2.0, min_area=0)
-    record = predict_slide(load(tiny_run), REAL, tmp_path, settings)
-    with openslide.OpenSlide(REAL) as slide, openslide.OpenSlide(tmp_path / "heatmap.tif") as heat:
+    """The whole command, judged by OpenSlide, a GeoJSON schema and shapely."""
+    options = ["--out", tmp_path, "--model-mpp", 2, "--tile", 256, "--overlap", 64]
+    said = subprocess.run(
+        [sys.executable, "-m", "histolumen", "slide", *map(str, [tiny_run, REAL, *options])],
+        capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert said.returncode == 0, said.stderr
+    folder = tmp_path / REAL.stem
+    with openslide.OpenSlide(REAL) as slide, openslide.OpenSlide(folder / "heatmap.tif") as heat:
         assert heat.dimensions == slide.dimensions
         assert float(heat.properties["openslide.mpp-x"]) == pytest.approx(0.499, abs=1e-5)
-    collection = FeatureCollection.model_validate_json((tmp_path / "regions.geojson").read_text())
-    mask = heat_of(tmp_path) >= 0.5
-    again = np.zeros_like(mask)
-    for feature in json.loads((tmp_path / "regions.geojson").read_text())["features"]:
-        polygon = shapely.geometry.shape(feature["geometry"])
-        assert polygon.is_valid
-        again |= draw_polygon(polygon, 0, 0, mask.shape[1], mask.shape[0])
-    assert overlap(again, mask) >= 0.98
-    assert record["regions"] == len(collection.features)
+    collection = FeatureCollection.model_validate_json((folder / "regions.geojson").read_text())
+    mask = heat_of(folder) >= 0.5
+    polygons = [shapely.geometry.shape(feature.geometry.model_dump()) for feature in collection.features]
+    assert all(polygon.is_valid for polygon in polygons)
+    rows, columns = (np.arange(1, side, 3) for side in mask.shape)
+    points = np.meshgrid(columns + 0.5, rows + 0.5)
+    regions = shapely.union_all(polygons)
+    shapely.prepare(regions)
+    assert overlap(shapely.contains_xy(regions, *points), mask[np.ix_(rows, columns)]) >= 0.98
     areas = [feature.properties["measurements"]["Area µm^2"] for feature in collection.features]
     assert sum(areas) == pytest.approx(mask.sum() * 0.499**2, rel=0.02)
-    assert record["foreground_mm2"] == pytest.approx(sum(areas) / 1e6, rel=0.02)
-    assert (tmp_path / "overlay.png").exists()
-    assert not (tmp_path / "work").exists()
+    (row,) = csv.DictReader((tmp_path / "slides.csv").open())
+    assert int(row["regions"]) == len(areas)
+    assert float(row["foreground_mm2"]) == pytest.approx(sum(areas) / 1e6, rel=0.01)
+    assert (folder / "overlay.png").exists()
+    assert not (folder / "work").exists()
+
+
+def test_regions_carry_the_class_that_the_mask_speaks_for(tmp_path):
+    """Little tumour on much normal tissue: the slide is normal by its pooled scores, its regions are tumour."""
+    model = darkness_model(negative_evidence=1.0, negative_class="normal")
+    model.method.begin(1, model.classes)
+    model.method.classifier.modality_maps.bias.data = torch.tensor([9.0, 0.0])  # says normal whatever it sees
+    slide = write_slide(tmp_path / "halves.tif", two_halves(), mpp=0.5)
+    record = predict_slide(model, slide, tmp_path / "out", SMALL_TILES)
+    assert record["prediction"] == "normal"
+    features = json.loads((tmp_path / "out/regions.geojson").read_text())["features"]
+    assert {feature["properties"]["classification"]["name"] for feature in features} == {"tumour"}
+
+
+def test_tissue_between_all_positions_is_an_error(tmp_path, gland_slide, monkeypatch):
+    monkeypatch.setattr(maps, "_counted", lambda *arguments: np.zeros(arguments[-1], bool))
+    with pytest.raises(SlideError, match="too little tissue"):
+        predict_slide(darkness_model(), gland_slide, tmp_path / "out", SMALL_TILES)
+
+
+def test_polygons_begin_where_qupath_lets_the_slide_begin(tmp_path, monkeypatch):
+    slide = write_slide(tmp_path / "halves.tif", two_halves(), mpp=0.5)
+    lefts = []
+    for bounds in ((0, 0), (100, 50)):
+        monkeypatch.setattr("histolumen.slides.reader._bounds", lambda _, bounds=bounds: bounds)
+        predict_slide(darkness_model(), slide, tmp_path / str(bounds[0]), SMALL_TILES)
+        features = json.loads((tmp_path / str(bounds[0]) / "regions.geojson").read_text())["features"]
+        lefts.append(shapely.geometry.shape(features[0]["geometry"]).bounds)
+    assert np.subtract(lefts[0], lefts[1]).round(1).tolist() == [100, 50, 100, 50]
 
 
 def test_what_was_done_before_a_stop_is_not_done_again(tmp_path, gland_slide, tiny_run, monkeypatch):
@@ -163,7 +203,7 @@ def test_what_was_done_before_a_stop_is_not_done_again(tmp_path, gland_slide, ti
     monkeypatch.setattr(Slide, "read", stopping)
     with pytest.raises(KeyboardInterrupt):
         predict_slide(model, gland_slide, tmp_path / "parts", settings)
-    flags = (tmp_path / "parts/work/pass-1.done").read_bytes()
+    flags = (tmp_path / "parts/work/pass-1.positions.done").read_bytes()
     done = flags.count(1)
     assert done > 2
     before = len(reads)

@@ -1,6 +1,7 @@
 """`histolumen slide`."""
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,26 +44,24 @@ def slide(
     from histolumen.slides.predict import SlideSettings
 
     settings = SlideSettings(tile, overlap, workers, slide_mpp, model_mpp, flips, min_area)
-    jobs, failures = plan_jobs(run, slides, out, settings)
+    jobs, repeated = plan_jobs(run, slides, out, settings)
     if cluster is None:
         states = do_slides(jobs, lambda name: lambda tiles, what: track(tiles, f"{name}, {what}"))
     else:
         from histolumen.slides.cluster import do_slides_on_cluster
 
         states = do_slides_on_cluster(jobs, cluster)
+    total = len(jobs) + len(repeated)
     done: list[SlideState] = []
     try:
-        done.extend(_told(states, len(jobs)))
+        done.extend(_told(chain(repeated, states), total))
     finally:
         if done:
-            save_slides(done, out / "slides.csv")
-    for failure in failures:
-        typer.echo(f"left out: {failure}", err=True)
+            save_slides(done, out)
     good = sum(state.state == "done" for state in done)
-    typer.echo(f"{good} of {len(jobs) + len(failures)} slides done")
-    if done:
-        typer.echo(f"table: {out / 'slides.csv'}")
-    if good < len(jobs) + len(failures):
+    typer.echo(f"{good} of {total} slides done")
+    typer.echo(f"table: {out / 'slides.csv'}")
+    if good < total:
         raise typer.Exit(FAILED)
 
 

@@ -25,6 +25,7 @@ def save_heatmap(
     require("slides", "pyvips")
     import pyvips  # noqa: PLC0415 - an extra
 
+    pyvips.cache_set_max(0)  # it goes by file names, and would take another slide's raster for this one
     per_mm = 1000 / mpp
     with new_file(path) as temporary:
         try:

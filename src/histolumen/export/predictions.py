@@ -115,8 +115,8 @@ def save_regions(prediction: Prediction, model: Model, item: Input, out: Path) -
     """Write the regions of a mask as polygons in the pixels of their image; gives what that adds to its record."""
     regions = find_regions(Raster.of(prediction.soft_mask))
     label, file = prediction.label if model.classifies else "foreground", f"geojson/{item.name}.geojson"
-    save_geojson(regions, out / file, label, [*model.classes, label], mpp=model.config.images.mpp)
-    return {"regions": len(regions), "geojson": file}
+    count = save_geojson(regions, out / file, label, [*model.classes, label], mpp=model.config.images.mpp)
+    return {"regions": count, "geojson": file}
 
 
 def _below(path: Path, folder: Path | None) -> bool:

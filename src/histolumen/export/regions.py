@@ -145,12 +145,17 @@ def _without_holes(polygon: "Polygon", area: float) -> "Polygon":
 
 def _mean_inside(raster: Raster, polygon: "Polygon") -> float:
     """Mean of the soft mask over the pixels of a polygon, in [0, 1]."""
+    import shapely  # noqa: PLC0415
+
     x0, y0, x1, y1 = polygon.bounds
+    right, bottom = min(int(np.ceil(x1)), raster.width), min(int(np.ceil(y1)), raster.height)
     total = count = 0.0
-    for top in range(int(y0), int(np.ceil(y1)), _BLOCK):
-        for left in range(int(x0), int(np.ceil(x1)), _BLOCK):
-            width, height = min(_BLOCK, raster.width - left), min(_BLOCK, raster.height - top)
-            inside = draw_polygon(polygon, left, top, width, height)
+    for top in range(int(y0), bottom, _BLOCK):
+        for left in range(int(x0), right, _BLOCK):
+            width, height = min(_BLOCK, right - left), min(_BLOCK, bottom - top)
+            inside = np.zeros((height, width), bool)
+            for part in _polygons(shapely.clip_by_rect(polygon, left, top, left + width, top + height)):
+                inside |= draw_polygon(part, left, top, width, height)
             total += float(raster.read(left, top, width, height)[inside].sum(dtype=np.float64))
             count += int(inside.sum())
     return total / count / raster.top if count else raster.level / raster.top

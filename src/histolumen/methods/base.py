@@ -94,10 +94,14 @@ class SlideMaps(Protocol):
 
 @dataclass(frozen=True)
 class SlideMask:
-    """The soft mask of a slide: maps, and what makes of any window of them [1, K, h, w] a mask [1, 1, h, w]."""
+    """The soft mask of a slide: maps, and what makes of any window of them [1, K, h, w] a mask [1, 1, h, w].
+
+    `speaks_for` is the class whose evidence it shows, where that need not be the slide's.
+    """
 
     maps: SlideMaps
     soft: Callable[[Tensor], Tensor]
+    speaks_for: int | None = None
 
 
 class SlideMapper(Protocol):

@@ -28,7 +28,9 @@ class GradCam(CamAvg):
         return self.answer(gradient_maps, self.scores(class_maps).softmax(1), images)
 
     def slide_maps(self, X: Tensor) -> Tensor:
-        return self._class_and_gradient_maps(X)
+        class_maps, gradient_maps = self._class_and_gradient_maps(X).chunk(2, dim=1)
+        # gradients of a mean are tiny, too small for the 16 bits in which slides keep their maps
+        return torch.cat([class_maps, gradient_maps * gradient_maps[0, 0].numel()], dim=1)
 
     def _class_and_gradient_maps(self, X: Tensor) -> Tensor:
         """[B, 2 C, h, w]. A score is a mean over positions, so windows of an image give parts of its maps."""

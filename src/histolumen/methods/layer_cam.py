@@ -51,7 +51,9 @@ class LayerCam(CamAvg):
         return self.answer(layer_maps, self.scores(class_maps).softmax(1), images)
 
     def slide_maps(self, X: Tensor) -> Tensor:
-        return self._class_and_layer_maps(X)
+        class_maps, layer_maps = self._class_and_layer_maps(X).chunk(2, dim=1)
+        # gradients of a mean are tiny, too small for the 16 bits in which slides keep their maps
+        return torch.cat([class_maps, layer_maps * layer_maps[0, 0].numel()], dim=1)
 
     def _class_and_layer_maps(self, X: Tensor) -> Tensor:
         """[B, 2 C, h, w] at the layer's resolution; a mean over positions does not change by repeating them."""

@@ -234,8 +234,9 @@ class MaxMin(Method):
         def winning(found: Tensor) -> Tensor:
             return (found * weights[:, :, None, None]).sum(1, keepdim=True)
 
-        if sigma is None:
-            return SlideMask(maps, lambda found: torch.sigmoid(self.settings.omega * winning(found))), scores
+        if sigma is None:  # with a negative class
+            evident = int(weights.argmax())
+            return SlideMask(maps, lambda found: torch.sigmoid(self.settings.omega * winning(found)), evident), scores
         whole = stretched(maps, winning)  # Eq. 8's min-max, over all of the slide
         return SlideMask(maps, lambda found: torch.sigmoid(self.settings.omega * (whole.soft(found) - sigma))), scores
 

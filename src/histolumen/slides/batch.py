@@ -1,6 +1,7 @@
 """Many slides: each done or failed for itself, and one table of all."""
 
 import json
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,10 +15,11 @@ from histolumen.engine.model import Model, load
 from histolumen.errors import ConfigError, HistolumenError, SlideError
 from histolumen.export.files import save_json, save_table
 from histolumen.slides.maps import Track
-from histolumen.slides.predict import SlideSettings, predict_slide
+from histolumen.slides.predict import OUTPUTS, SlideSettings, predict_slide
 from histolumen.slides.reader import find_slides
 
 _STATE = "state.json"
+_one_at_a_time = threading.Lock()  # workers with several threads share one model, and its memory
 
 
 @dataclass(frozen=True)
@@ -44,14 +46,15 @@ class SlideState:
 
 def plan_jobs(
     run: Path, inputs: Sequence[Path], out: Path, settings: SlideSettings
-) -> tuple[list[SlideJob], list[str]]:
-    """One job per slide, and a sentence for each name that several slides have, of which none can be done."""
+) -> tuple[list[SlideJob], list[SlideState]]:
+    """One job per slide; those of one name, which would share a folder, have failed already."""
     slides = list(dict.fromkeys(path.absolute() for path in find_slides(list(inputs))))
     if not slides:
         raise SlideError(f"{inputs[0]}: no slides in it")
     count = Counter(path.stem for path in slides)
+    advice = "rename them or use another --out for each"
     repeated = [
-        f"{path}: {count[path.stem]} slides are called {path.stem}; rename them or use another --out for each"
+        SlideState(str(path), "failed", f"{path}: {count[path.stem]} slides are called {path.stem}; {advice}")
         for path in slides
         if count[path.stem] > 1
     ]
@@ -70,13 +73,17 @@ def do_slides(
 
 def do_slide(job: SlideJob, track: Track = lambda tiles, _: tiles) -> SlideState:
     """Do one slide and note what became of it; no slide's failure stops another."""
-    before = read_state(job.folder)
-    made_with = f"{weights_digest(job.run)} {asdict(replace(job.settings, readers=1))}"
-    if before is not None and before.state == "done" and before.made_with == made_with:
-        return before
-    started = time.perf_counter()
+    with _one_at_a_time:
+        return _do_slide(job, track)
+
+
+def _do_slide(job: SlideJob, track: Track) -> SlideState:
+    started, made_with = time.perf_counter(), ""
     try:
-        record = predict_slide(_model(job.run), job.slide, job.folder, job.settings, track)
+        made_with = _made_with(job)
+        if before := _done_before(job, made_with):
+            return before
+        record = predict_slide(_model(job.run, weights_digest(job.run)), job.slide, job.folder, job.settings, track)
         state = SlideState(str(job.slide), "done", record=record, made_with=made_with)
     except ConfigError:  # true of every slide: nothing to go on with
         raise
@@ -85,11 +92,30 @@ def do_slide(job: SlideJob, track: Track = lambda tiles, _: tiles) -> SlideState
     except Exception as error:  # noqa: BLE001 - whatever a damaged file brings about in the libraries that read it
         state = SlideState(str(job.slide), "failed", f"{job.slide}: {type(error).__name__}: {error}")
     state = replace(state, seconds=round(time.perf_counter() - started, 2))
+    if state.state == "failed" and (elsewhere := _done_before(job, made_with)):
+        return elsewhere  # by a worker that was taken for lost, and has cleared up
     try:
         save_json(asdict(state), job.folder / _STATE)
     except HistolumenError as error:  # a full disk: the answer cannot be kept
         state = SlideState(str(job.slide), "failed", state.why or str(error), state.seconds)
     return state
+
+
+def _made_with(job: SlideJob) -> str:
+    """All that an answer depends on; another file of the same name is another slide."""
+    if not job.slide.is_file():
+        raise SlideError(f"{job.slide}: no such file")
+    status = job.slide.stat()
+    parts = [weights_digest(job.run), str(job.slide), status.st_size, status.st_mtime_ns]
+    return json.dumps([*parts, asdict(replace(job.settings, readers=1))])
+
+
+def _done_before(job: SlideJob, made_with: str) -> SlideState | None:
+    """The slide's state, if it was done with just this and its files are there."""
+    state = read_state(job.folder)
+    if state is None or state.state != "done" or state.made_with != made_with:
+        return None
+    return state if all((job.folder / name).is_file() for name in OUTPUTS) else None
 
 
 def read_state(folder: Path) -> SlideState | None:
@@ -100,10 +126,11 @@ def read_state(folder: Path) -> SlideState | None:
         return None
 
 
-def save_slides(states: Iterable[SlideState], path: Path) -> None:
-    """Write the table of all slides, one row each, by name."""
-    rows = {state.slide: _row(state) for state in states}
-    save_table([rows[slide] for slide in sorted(rows)], path)
+def save_slides(states: Iterable[SlideState], out: Path) -> None:
+    """Write `slides.csv`: one row for each slide that ever was done or failed in this folder, by name."""
+    before = [state for folder in sorted(out.iterdir()) if (state := read_state(folder))]
+    rows = {state.slide: _row(state) for state in [*before, *states]}
+    save_table([rows[slide] for slide in sorted(rows)], out / "slides.csv")
 
 
 def _row(state: SlideState) -> dict[str, Any]:
@@ -111,5 +138,5 @@ def _row(state: SlideState) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=1)
-def _model(run: Path) -> Model:
+def _model(run: Path, weights: str) -> Model:  # noqa: ARG001 - a model trained anew is another one
     return load(run)

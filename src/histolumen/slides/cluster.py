@@ -1,12 +1,12 @@
 """Slides on many machines: dask.distributed hands them out, and gives a lost worker's slide to another."""
 
+import uuid
 from collections.abc import Iterator, Sequence
 
-from histolumen.errors import ConfigError, HistolumenError
+from histolumen.errors import ConfigError
 from histolumen.extras import require
 from histolumen.slides.batch import SlideJob, SlideState, do_slide
 
-_RETRIES = 3  # workers that may be lost over one slide before it is given up
 _PATIENCE = "30s"
 
 
@@ -25,13 +25,15 @@ def do_slides_on_cluster(jobs: Sequence[SlideJob], address: str) -> Iterator[Sli
         raise ConfigError(f"--cluster {address}: no dask scheduler answers there ({error})") from error
     with client:
         futures = {
-            client.submit(do_slide, job, key=f"slide-{job.folder}", pure=False, retries=_RETRIES): job for job in jobs
+            # a key of its own: the scheduler may still hold what an interrupted call had asked for
+            client.submit(do_slide, job, key=f"slide-{job.slide.stem}-{uuid.uuid4().hex}", pure=False): job
+            for job in jobs
         }
         for future in as_completed(list(futures)):
             job = futures[future]
             try:
                 yield future.result()
-            except HistolumenError:
+            except ConfigError:
                 raise
-            except Exception as error:  # noqa: BLE001 - lost workers, or what they could not import
+            except Exception as error:  # noqa: BLE001 - workers lost again and again, or what one could not import
                 yield SlideState(str(job.slide), "failed", f"{job.slide}: the cluster gave it up ({error})")

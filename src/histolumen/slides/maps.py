@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from histolumen.atomic import new_file
 from histolumen.data.transforms import to_unit_range
+from histolumen.errors import SlideError
 from histolumen.methods.base import SlideMask, SlideNet
 from histolumen.nets.geometry import FLIPS, Grid, enlarge
 from histolumen.slides.reader import Slide
@@ -66,6 +68,8 @@ class StoredMaps:
                 extremes.append(record[:, np.unique([*record.argmax(1), *record.argmin(1)])])
             taken.append(record[:, (tile % every) :: every])
         found = np.concatenate(taken, axis=1)
+        if not found.size:
+            raise SlideError(f"{self.canvas.slide.path}: too little tissue for the resolution of the model")
         if every > 1:
             most = np.concatenate(extremes, axis=1)
             most = most[:, np.unique([*most.argmax(1), *most.argmin(1)])]
@@ -129,7 +133,14 @@ class SlideMapper:
 
     def __init__(self, canvas: Canvas):
         self.canvas = canvas
-        self._passes = 0
+        self._passes: list[_PassFiles] = []
+
+    def __enter__(self) -> "SlideMapper":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for files in self._passes:
+            files.close()
 
     def maps(self, net: SlideNet, grid: Grid) -> StoredMaps:
         """Maps of the whole slide."""
@@ -141,11 +152,12 @@ class SlideMapper:
 
     @torch.inference_mode()
     def _run(self, net: SlideNet, grid: Grid, seen: SlideMask | None, *, keep_cells: bool) -> StoredMaps:
-        self._passes += 1
         canvas, cell = self.canvas, int(min(max(grid.stride, FINEST), COARSEST))
-        files = _PassFiles(canvas, f"pass-{self._passes}", keep_cells)
+        number = len(self._passes) + 1
+        files = _PassFiles(canvas, f"pass-{number}", keep_cells)
+        self._passes.append(files)
         todo = [tile for tile in canvas.tiles if not files.has(tile)]
-        for tile, pixels in self._read_ahead(canvas.track(todo, f"pass {self._passes}"), todo):
+        for tile, pixels in self._read_ahead(canvas.track(todo, f"pass {number}"), todo):
             image = to_unit_range(torch.from_numpy(pixels).permute(2, 0, 1)[None].to(canvas.device))
             mask = image.new_ones(1, 1, 1, 1) if seen is None else mask_of_tile(canvas, seen, tile)
             cells, positions = _look(canvas, net, grid, cell, tile, image, mask)
@@ -178,15 +190,20 @@ class _PassFiles:
         if shapes.is_file():
             self._open(json.loads(shapes.read_text()))
 
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+
     def has(self, tile: int) -> bool:
         return bool(self._files) and all(file.done[tile] for file in self._files)
 
     def write(self, tile: int, cells: np.ndarray, positions: np.ndarray) -> None:
         records = [cells, positions] if self.keep_cells else [positions]
         if not self._files:
-            self._base.parent.mkdir(parents=True, exist_ok=True)
-            self._open([record.shape for record in records])
-            self._base.with_suffix(".json").write_text(json.dumps([record.shape for record in records]))
+            shapes = [record.shape for record in records]
+            self._open(shapes)
+            with new_file(self._base.with_suffix(".json")) as temporary:
+                temporary.write_text(json.dumps(shapes))
         for file, record in zip(self._files, records, strict=True):
             file.write(tile, record)
 
@@ -234,7 +251,8 @@ def mask_of_tile(canvas: Canvas, mask: SlideMask, tile: int) -> Tensor:
         raise TypeError("masks of slides are made from stored maps")
     x, y = (side // maps.cell for side in canvas.grid.origin(tile))
     side = canvas.grid.tile // maps.cell
-    soft = mask.soft(maps.window(x, y, side, side)) * torch.from_numpy(tissue_at(canvas, tile, maps.cell))
+    soft = mask.soft(maps.window(x, y, side, side))
+    soft = soft * torch.from_numpy(tissue_at(canvas, tile, maps.cell)).to(soft)
     return F.interpolate(soft, scale_factor=maps.cell, mode="bilinear", align_corners=False)
 
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 import shutil
-from collections.abc import Callable
+import uuid
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ _WORK = "work"
 _TISSUE_MICRONS = 8.0  # per pixel of the picture in which tissue is found
 _BLOCK = 512  # cells of the heat map that are made at a time
 _CERTAIN = 255
+OUTPUTS = ("heatmap.tif", "regions.geojson", "overlay.png", "tissue.png")
 _OVERLAY = 1600  # longest side of the overlay
 
 
@@ -90,7 +91,6 @@ def predict_slide(
     folder: Path,
     settings: SlideSettings,
     track: Track = lambda tiles, _: tiles,
-    say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Answer for one slide; what was done before a kill is not done again.
 
@@ -100,7 +100,6 @@ def predict_slide(
         folder: `heatmap.tif`, `regions.geojson`, `overlay.png` and `tissue.png` are written here.
         settings: how.
         track: wraps the tiles of each pass to show progress.
-        say: told what is being done, between passes.
 
     Returns:
         The slide's record for the table.
@@ -113,10 +112,12 @@ def predict_slide(
         if not tissue.mask.any():
             raise SlideError(f"{path}: no tissue found; see {folder / 'tissue.png'} for what was looked at")
         canvas = _canvas(model, slide, tissue, scale, folder / _WORK, settings, track)
-        _start_work(canvas.work, _fingerprint(model, slide, canvas.grid, settings))
-        output = model.method.predict_slide(SlideMapper(canvas))
-        say("heat map and regions")
-        record = _save(model, canvas, output, folder, mpp, settings)
+        _start_work(canvas.work, _fingerprint(model, canvas, mpp))
+        with SlideMapper(canvas) as mapper:
+            output = model.method.predict_slide(mapper)
+            if not output.probs.isfinite().all():
+                raise SlideError(f"{path}: the model gives no finite answer; was it trained well?")
+            record = _save(model, canvas, output, folder, mpp, settings)
     shutil.rmtree(folder / _WORK, ignore_errors=True)
     return record
 
@@ -144,15 +145,16 @@ def _canvas(
     return Canvas(slide, tissue, grid, tiles, model.device, flips, settings.readers, work, track)
 
 
-def _fingerprint(model: Model, slide: Slide, grid: TileGrid, settings: SlideSettings) -> str:
+def _fingerprint(model: Model, canvas: Canvas, mpp: float) -> str:
     """What earlier work must have been made with, to be gone on with."""
     weights = hashlib.sha256()
     for value in model.method.state_dict().values():
         weights.update(
             value.cpu().contiguous().view(torch.uint8).numpy().tobytes() if value.ndim else str(value).encode()
         )
-    status = slide.path.stat()
-    parts = [_FORMAT, weights.hexdigest(), status.st_size, status.st_mtime_ns, asdict(grid), settings.flips]
+    status, method = canvas.slide.path.stat(), model.config.method.model_dump(mode="json")
+    made_of = [status.st_size, status.st_mtime_ns, mpp, asdict(canvas.grid), canvas.flips]
+    parts = [_FORMAT, weights.hexdigest(), method, *made_of]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -175,19 +177,26 @@ def _save(
     geometry = _Geometry(slide, mpp, canvas.grid.scale, maps.cell)
     probabilities = dict(zip(model.classes, output.probs[0].tolist(), strict=True))
     label = max(probabilities, key=probabilities.__getitem__)
-    with RasterFile(canvas.work / "heat.raw", *geometry.cells) as heat:
+    raw = canvas.work / f"heat-{uuid.uuid4().hex}.raw"  # a worker that is only thought to be lost may write its own
+    with RasterFile(raw, *geometry.cells) as heat:
         _fill(heat, canvas, output.mask, maps)
         raster = Raster(*geometry.cells, heat.read, THRESHOLD * _CERTAIN, _CERTAIN)
         regions = find_regions(raster, settings.min_area / geometry.cell_microns**2)
         picture = slide.reduced(max(1.0, max(slide.width, slide.height) / _OVERLAY))
         small = _reduced(heat, picture.shape[:2])
     foreground = sum(region.outline.area for region in regions) * geometry.cell_microns**2
-    named = label if model.classifies else "foreground"
-    save_geojson(
-        regions, folder / "regions.geojson", named, [*model.classes, named], scale=geometry.cell_pixels, mpp=mpp
+    named = _name_of_regions(model, output, label)
+    count = save_geojson(
+        regions,
+        folder / "regions.geojson",
+        named,
+        [*model.classes, named],
+        scale=geometry.cell_pixels,
+        origin=slide.bounds,
+        mpp=mpp,
     )
     save_heatmap(
-        canvas.work / "heat.raw",
+        raw,
         geometry.cells,
         geometry.cell_pixels,
         (slide.width, slide.height),
@@ -195,7 +204,8 @@ def _save(
         folder / "heatmap.tif",
     )
     area = tissue.share * slide.width * slide.height * mpp**2
-    caption = f"{named} {probabilities[label]:.2f}   deciding area {100 * foreground / area:.0f} % of tissue"
+    answer = label if model.classifies else named
+    caption = f"{answer} {probabilities[label]:.2f}   deciding area {100 * foreground / area:.0f} % of tissue"
     save_picture(draw_overlay(picture, small >= THRESHOLD * _CERTAIN, caption), folder / "overlay.png")
     return {
         "slide": str(slide.path),
@@ -204,10 +214,17 @@ def _save(
         **{f"p_{name}": round(value, 6) for name, value in probabilities.items()},
         "tissue_mm2": round(area / 1e6, 4),
         "foreground_mm2": round(foreground / 1e6, 4),
-        "regions": len(regions),
+        "regions": count,
         "mpp": mpp,
         "tiles": len(canvas.tiles),
     }
+
+
+def _name_of_regions(model: Model, output: SlideOutput, label: str) -> str:
+    """The class that the mask speaks for: the slide's, or where one class has no foreground, the likeliest other."""
+    if not model.classifies:
+        return "foreground"
+    return label if output.mask.speaks_for is None else model.classes[output.mask.speaks_for]
 
 
 @torch.inference_mode()

@@ -18,6 +18,7 @@ SLIDE_SUFFIXES = frozenset(
     {".svs", ".tif", ".tiff", ".ndpi", ".mrxs", ".scn", ".vms", ".vmu", ".bif", ".svslide", ".dcm", ".czi"}
 )
 _PIECE = 1024  # side of what is read at a time where a whole slide is looked at
+_FAR, _PART = 4, 128  # beyond this ratio to the nearest level, parts of this side are read one after the other
 _MARGIN = 4  # pixels beyond a region that resampling may look at
 _SAME = 0.02  # scales that differ by less are taken as equal: nothing is resampled
 _WHITE = (255, 255, 255)
@@ -42,6 +43,8 @@ class Slide:
         self.width, self.height = handle.dimensions
         self.mpp = mpp
         """Microns per level-0 pixel, as stated by the file or the user; None: nobody says."""
+        self.bounds = _bounds(handle.properties)
+        """Left and top of the part that the scanner says is not empty, at which QuPath lets the slide begin."""
 
     def require_mpp(self) -> float:
         """Microns per pixel, or an error that says how to state it."""
@@ -68,6 +71,8 @@ class Slide:
         """
         level = self._level(scale)
         step = self._handle.level_downsamples[level]
+        if scale > _FAR * step and min(size) > _PART:  # no level is near: read in parts, or memory would explode
+            return self._in_parts(region, size, scale)
         exact = abs(step - scale) <= 1e-6 * scale
         margin = 0 if exact else _MARGIN * math.ceil(scale / step)
         left, top = region.left / step, region.top / step
@@ -82,16 +87,22 @@ class Slide:
         box = (*box, box[0] + size[0] * scale / step, box[1] + size[1] * scale / step)
         return np.array(pixels.resize(size, Image.Resampling.BILINEAR, box=box))
 
+    def _in_parts(self, region: Region, size: tuple[int, int], scale: float) -> np.ndarray:
+        pixels = np.empty((size[1], size[0], 3), np.uint8)
+        for top in range(0, size[1], _PART):
+            for left in range(0, size[0], _PART):
+                part = min(_PART, size[0] - left), min(_PART, size[1] - top)
+                place = Region(region.left + left * scale, region.top + top * scale, part[0] * scale, part[1] * scale)
+                pixels[top : top + part[1], left : left + part[0]] = self.read(place, part, scale)
+        return pixels
+
     def reduced(self, scale: float) -> np.ndarray:
         """The whole slide at `scale` level-0 pixels per pixel, RGB [h, w, 3], read piece by piece."""
         width, height = (max(1, math.ceil(side / scale)) for side in (self.width, self.height))
         picture = np.empty((height, width, 3), np.uint8)
-        # Without a pyramid a piece of the picture is large in the file: keep what is read at a time bounded.
-        step = self._handle.level_downsamples[self._level(scale)]
-        side = max(16, int(_PIECE * min(1.0, 4 * step / scale)))
-        for top in range(0, height, side):
-            for left in range(0, width, side):
-                size = min(side, width - left), min(side, height - top)
+        for top in range(0, height, _PIECE):
+            for left in range(0, width, _PIECE):
+                size = min(_PIECE, width - left), min(_PIECE, height - top)
                 region = Region(left * scale, top * scale, size[0] * scale, size[1] * scale)
                 picture[top : top + size[1], left : left + size[0]] = self.read(region, size, scale)
         return picture
@@ -174,6 +185,13 @@ def _within(start: int, length: int, limit: int) -> tuple[int, int]:
     """The part of an interval that lies in [0, limit), at least one pixel of that."""
     first = min(max(start, 0), limit - 1)
     return first, max(min(start + length, limit), first + 1)
+
+
+def _bounds(properties: Any) -> tuple[int, int]:
+    try:
+        return int(properties["openslide.bounds-x"]), int(properties["openslide.bounds-y"])
+    except (KeyError, ValueError):
+        return 0, 0
 
 
 def _said(error: Exception) -> str:

@@ -21,10 +21,12 @@ class RecordFile:
         with explained(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._records = os.open(path, os.O_RDWR | os.O_CREAT)
-            self._flags = os.open(path.with_suffix(".done"), os.O_RDWR | os.O_CREAT)
+            self._flags = os.open(path.with_name(f"{path.name}.done"), os.O_RDWR | os.O_CREAT)
         flags = np.frombuffer(os.pread(self._flags, count, 0), np.uint8)
         self.done = np.zeros(count, bool)
         self.done[: len(flags)] = flags == 1
+        whole = os.fstat(self._records).st_size // self._bytes  # after a crash of the machine it may be shorter
+        self.done[whole:] = False
 
     def write(self, index: int, record: np.ndarray) -> None:
         """Keep the record of tile `index`."""

@@ -66,7 +66,7 @@ class TileGrid:
 
     def with_tissue(self, tissue: Tissue) -> list[int]:
         """Indices of the tiles whose core has any tissue."""
-        return [index for index in range(self.rows * self.columns) if tissue.share_of(self.core(index)) > 0]
+        return [index for index in range(self.rows * self.columns) if tissue.touches(self.core(index))]
 
     def touching(self, left: int, top: int, width: int, height: int) -> list[int]:
         """Indices of the tiles that touch a rectangle of working pixels."""

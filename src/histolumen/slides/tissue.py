@@ -15,7 +15,7 @@ from histolumen.slides.reader import Region, Slide
 SCALE = 32  # level-0 pixels per pixel of the picture; 16 x 16 of them in a patch of 512
 _LIMITS = (0.05, 0.20)  # where Otsu may put it: glass is never below, and what is above is stained
 _BLACK = 30  # brightest channel of pen, shadow or padding, whose saturation means nothing
-_PREVIEW = 800  # pixels; smaller pictures are enlarged
+_PREVIEW = 800  # pixels; the preview has about one to two times as many
 _HOLE, _SPECK = 64, 16  # pixels: smaller holes are closed, smaller specks left out
 
 
@@ -33,15 +33,23 @@ class Tissue:
         """Share of the slide that is tissue."""
         return float(self.mask.mean())
 
+    def touches(self, region: Region) -> bool:
+        """Whether a region, or what is right beside it, has any tissue."""
+        return bool(self.widened[self._pixels(region)].any())
+
     def share_of(self, region: Region) -> float:
         """Share of a region that is tissue, at the mask's resolution."""
+        inside = self.mask[self._pixels(region)]
+        total = (region.width / self.scale) * (region.height / self.scale)
+        return min(1.0, float(inside.sum()) / total) if inside.size else 0.0
+
+    def _pixels(self, region: Region) -> tuple[slice, slice]:
+        """The pixels of the mask that a region touches."""
         height, width = self.mask.shape
         top, left = (max(0, math.floor(side / self.scale)) for side in (region.top, region.left))
         bottom = min(height, math.ceil((region.top + region.height) / self.scale))
         right = min(width, math.ceil((region.left + region.width) / self.scale))
-        inside = self.mask[top:bottom, left:right]
-        total = (region.width / self.scale) * (region.height / self.scale)
-        return min(1.0, float(inside.sum()) / total) if inside.size else 0.0
+        return slice(top, max(top, bottom)), slice(left, max(left, right))
 
     def soft(self, columns: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Tissue at points of a grid, given by their level-0 columns and rows [rows, columns], in [0, 1] without steps.
@@ -69,10 +77,9 @@ class Tissue:
 
     def save_preview(self, path: Path) -> None:
         """A picture of what was taken as tissue, outlined, the rest faded."""
-        times = max(1, _PREVIEW // max(self.mask.shape))
+        times, step = max(1, _PREVIEW // max(self.mask.shape)), max(1, max(self.mask.shape) // (2 * _PREVIEW))
         picture, mask = (
-            np.kron(values, np.ones((times, times) + (1,) * (values.ndim - 2), values.dtype))
-            for values in (self.picture, self.mask)
+            values[::step, ::step].repeat(times, 0).repeat(times, 1) for values in (self.picture, self.mask)
         )
         save_picture(draw_overlay(picture, mask, f"taken as tissue: {100 * self.share:.0f} %"), path)
 
