@@ -26,6 +26,10 @@ class Pictures:
     def __post_init__(self):
         self.labels = torch.arange(self.count) % 2
         self.asked = []
+        self.said = []
+
+    def say(self, line: str) -> None:
+        self.said.append(line)
 
     def __len__(self) -> int:
         return self.count
@@ -65,6 +69,17 @@ def test_many_images_are_not_all_looked_at_twice(backbone, monkeypatch):
     pictures = Pictures()
     assert len(proposals.group_images(backbone, pictures)) == 8
     assert sorted(pictures.asked) == list(range(8))  # the five that the groups were found in are remembered
+
+
+def test_features_that_do_not_fit_into_memory_are_looked_at_again(backbone, monkeypatch):
+    whole = proposals.group_images(backbone, Pictures(6))
+    monkeypatch.setattr(proposals, "_ROOM", 0)
+    pictures = Pictures(6)
+    again = proposals.group_images(backbone, pictures)
+    assert len(pictures.asked) == 12
+    assert all(torch.equal(a, b) for a, b in zip(whole, again, strict=True))
+    assert len(pictures.said) == 2  # views
+    assert "cross-entropy of the labels" in pictures.said[0]
 
 
 def test_a_sample_of_many_images_has_some_of_each_class(monkeypatch):
@@ -127,7 +142,11 @@ def test_proposals_are_renewed_only_where_the_classifier_agrees():
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"grouping": 1}, "mask_from=decoder"), ({"mask_from": "decoder", "self_training": 2}, "method.grouping")],
+    [
+        ({"grouping": 1}, "mask_from=decoder"),
+        ({"mask_from": "decoder", "self_training": 2}, "method.grouping"),
+        ({"mask_from": "decoder", "foreground": False, "background": "none", "size_barrier": False}, "no term would"),
+    ],
 )
 def test_parts_that_need_each_other_say_so(settings, message):
     with pytest.raises(ValueError, match=message):

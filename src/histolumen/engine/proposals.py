@@ -1,6 +1,5 @@
 """The masks a method proposes for its own training images: asked for, kept in the run folder, found again on resume."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import safetensors.torch
@@ -10,6 +9,7 @@ from torch import Tensor
 
 from histolumen.atomic import new_file
 from histolumen.data.dataset import TrainingImages
+from histolumen.engine.progress import TrainingReporter
 from histolumen.errors import RunError
 from histolumen.methods.base import Method
 
@@ -19,8 +19,9 @@ FILE = "proposals.safetensors"
 class WholeImages:
     """`Examples` for a method; says how far it is."""
 
-    def __init__(self, images: TrainingImages, device: torch.device, seed: int, note: Callable[[str], None]):
-        self.images, self.device, self.seed, self.note = images, device, seed, note
+    def __init__(self, images: TrainingImages, device: torch.device, seed: int, reporter: TrainingReporter):
+        self.images, self.device, self.seed, self.reporter = images, device, seed, reporter
+        self._looked = 0
         labels = [images.class_index[row.label] for row in images.manifest.rows]
         self.labels = torch.tensor(labels)
 
@@ -28,8 +29,12 @@ class WholeImages:
         return len(self.images)
 
     def __getitem__(self, index: int) -> Tensor:
-        self.note(f"proposing masks: looking at image {index + 1} of {len(self)}")
+        self._looked += 1
+        self.reporter.note(f"proposing masks: image {min(self._looked, len(self))} of {len(self)}")
         return self.images.whole(index)[None].to(self.device)
+
+    def say(self, line: str) -> None:
+        self.reporter.epoch(line)
 
 
 def make_proposals(method: Method, examples: WholeImages, out: Path, *, again: bool) -> None:

@@ -155,7 +155,7 @@ class _Run:
         asked = self.method.proposes(epoch)
         if asked and self.fabric.is_global_zero:
             reporter.epoch(f"epoch {epoch + 1:>3}: proposing masks for {len(self.images)} training images ...")
-            examples = WholeImages(self.images, self.fabric.device, self.config.seed, reporter.note)
+            examples = WholeImages(self.images, self.fabric.device, self.config.seed, reporter)
             make_proposals(self.method, examples, self.out, again=epoch > 0)
         if asked:
             self.fabric.barrier()  # until the first process has written them

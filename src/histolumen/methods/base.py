@@ -56,6 +56,10 @@ class Examples(Protocol):
         """Image `index` [1, 3, H, W] in [0, 1], on the method's device."""
         ...
 
+    def say(self, line: str) -> None:
+        """Tell the user what was found."""
+        ...
+
 
 class Losses(NamedTuple):
     """Named, weighted terms that the engine sums, and the class scores [B, C] of the batch, if the method has any."""

@@ -103,6 +103,9 @@ class MaxMinSettings(PoolingSettings):
             raise ValueError("grouping teaches a decoder: set method.mask_from=decoder as well")
         if self.self_training and not self.grouping:
             raise ValueError("self_training renews the proposals of grouping: set method.grouping as well")
+        terms = (self.grouping, self.edges, self.negative_evidence, self.size_barrier, self.foreground)
+        if self.mask_from == "decoder" and self.background == "none" and not any(terms):
+            raise ValueError("no term would teach the decoder: set method.grouping, foreground or background")
         return self
 
 

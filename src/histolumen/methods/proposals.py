@@ -14,7 +14,8 @@ _HALF = 0.5
 _POSITIONS = 400  # sampled per image
 _MAX_IMAGES = 128  # to find the groups in; all images get their proposals
 _SMALLEST = 32
-_VIEWS = 2
+_ROOM = 2_000_000_000  # bytes of features to remember between finding the groups and proposing
+_CLOSE = 0.02  # nats
 
 
 @torch.no_grad()
@@ -24,14 +25,24 @@ def group_images(backbone: Backbone, examples: Examples) -> Proposals:
     backbone.eval()
     random = np.random.default_rng(examples.seed)
     chosen = _some_of_each(examples.labels, random)
-    seen = {index: tissue_views(backbone, examples[index]) for index in chosen}
-    positions = {index: views[0][0].numel() for index, views in seen.items()}
-    count = min(_POSITIONS, *positions.values())
-    places = {index: random.choice(positions[index], count, replace=False) for index in chosen}
+    seen: dict[int, tuple[Tensor, Tensor]] = {}
+    sampled: tuple[list[Tensor], list[Tensor]] = [], []
+    room = _ROOM
+    for index in chosen:
+        views = tissue_views(backbone, examples[index])
+        positions = views[0][0].numel()
+        places = random.choice(positions, min(_POSITIONS, positions), replace=False)
+        for samples, features in zip(sampled, views, strict=True):
+            samples.append(features.flatten(1).T[places])
+        room -= sum(features.nbytes for features in views)
+        if room >= 0:  # a second look costs time, keeping very large images costs memory
+            seen[index] = views
+    count = min(len(samples) for samples in sampled[0])
     found = []
-    for view in range(_VIEWS):
-        samples = torch.stack([seen[index][view].flatten(1).T[places[index]] for index in chosen])
-        found.append(grouping.group(samples, examples.labels[chosen], examples.seed))
+    for view, samples in enumerate(sampled):
+        stacked = torch.stack([each[:count] for each in samples])
+        found.append(grouping.group(stacked, examples.labels[chosen], examples.seed))
+        examples.say(_told(view, found[-1]))
     proposals = []
     for index in range(len(examples)):
         views = seen[index] if index in seen else tissue_views(backbone, examples[index])
@@ -39,6 +50,16 @@ def group_images(backbone: Backbone, examples: Examples) -> Proposals:
         proposals.append(torch.stack(votes).mean(0))
     backbone.train(was_training)
     return proposals
+
+
+def _told(view: int, found: grouping.Grouping) -> str:
+    foreground, background = found.uncertainty
+    line = (
+        f"           natural groups, view {view + 1}: cut {found.cut:.3f}; cross-entropy of the labels "
+        f"{foreground:.3f} given the foreground, {background:.3f} given the rest"
+    )
+    doubtful = background - foreground < _CLOSE
+    return f"{line}. Hardly a difference: look whether masks lie on the right side" if doubtful else line
 
 
 def _some_of_each(labels: Tensor, random: np.random.Generator) -> list[int]:

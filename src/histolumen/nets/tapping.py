@@ -39,7 +39,10 @@ def layer_of_stride(network: nn.Module, stride: int) -> str:
         for handle in handles:
             handle.remove()
     if not found:
-        raise ConfigError(f"this backbone has no layer of stride {stride}; choose another method.stride")
+        raise ConfigError(
+            f"this backbone has no layer of stride {stride}; choose another method.stride, method.decoder_stride or "
+            "backbone.output_stride"
+        )
     outermost = min(name.count(".") for name in found)
     return [name for name in found if name.count(".") == outermost][-1]
 
