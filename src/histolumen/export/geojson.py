@@ -40,17 +40,20 @@ def save_geojson(
     import shapely  # noqa: PLC0415 - an extra; there are no regions without it
 
     classification = {"name": label, "color": list(_COLOURS[list(classes).index(label) % len(_COLOURS)])}
-    features = []
-    for region in regions:
-        scaled = shapely.transform(region.outline, lambda points: points * scale - origin)
-        # rounding alone may let an outline cross itself
-        for part in shapely.get_parts(shapely.set_precision(scaled, 10.0**-_DIGITS)):
-            if part.area > 0:
-                name = f"{path.parent.name}/{path.name}/{len(features)}"
-                features.append(_feature(part, region.mean, classification, mpp, name))
+    count = 0
     with new_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        json.dump({"type": "FeatureCollection", "features": features}, file)
-    return len(features)
+        file.write('{"type": "FeatureCollection", "features": [')  # one by one: a slide may have very many
+        for region in regions:
+            scaled = shapely.transform(region.outline, lambda points: points * scale - origin)
+            # rounding alone may let an outline cross itself
+            for part in shapely.get_parts(shapely.set_precision(scaled, 10.0**-_DIGITS)):
+                if part.area > 0:
+                    name = f"{path.parent.name}/{path.name}/{count}"
+                    file.write(",\n" if count else "\n")
+                    json.dump(_feature(part, region.mean, classification, mpp, name), file)
+                    count += 1
+        file.write("\n]}\n")
+    return count
 
 
 def _feature(

@@ -47,7 +47,8 @@ def save_heatmap(
                 tile_width=_TILE,
                 tile_height=_TILE,
                 pyramid=True,
-                compression="deflate",
+                compression="jpeg",  # values move by 2 of 255 at most; deflate takes six times as long
+                Q=95,
                 bigtiff=True,
                 resunit="cm",
             )

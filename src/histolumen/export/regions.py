@@ -64,10 +64,17 @@ def find_regions(raster: Raster, min_area: float = 0.0) -> list[FoundRegion]:
 
     whole, cut = [], []
     for polygon, border in _traced(raster):
-        (cut if border else whole).append(polygon)
+        if border or polygon.area > min_area:
+            (cut if border else whole).append(polygon)
     joined = [*whole, *_polygons(shapely.union_all(cut))] if cut else whole
-    simplified = [part for polygon in joined for part in _polygons(polygon.simplify(_TOLERANCE))]
-    kept = [_without_holes(polygon, min_area) for polygon in simplified if polygon.area > min_area]
+    del whole, cut
+    kept = [
+        _without_holes(part, min_area)
+        for polygon in joined
+        for part in _polygons(polygon.simplify(_TOLERANCE))
+        if part.area > min_area
+    ]
+    del joined
     kept.sort(key=lambda polygon: (-polygon.area, polygon.bounds))
     return [FoundRegion(polygon, _mean_inside(raster, polygon)) for polygon in kept]
 
