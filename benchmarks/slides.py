@@ -6,7 +6,7 @@ Speed: the same tiles through the same networks, once read from the slide with a
 blending, storing, heat map, polygons), once from memory with nothing else; in turns, in one process. What counts is the
 median share of the network's own speed that is left (goal: at least 85 %).
 
-usage: python benchmarks/slides.py [--sides 10000 40000] [--speed-side 20000] [--rounds 3] [--work DIR] [--flips]
+usage: python benchmarks/slides.py [--sides 10000 40000] [--speed-side 20000] [--rounds 3] [--work DIR] [--run RUN] [--flips]
 """
 
 import argparse
@@ -140,12 +140,13 @@ def main() -> None:
     parser.add_argument("--speed-side", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--work", type=Path, default=None, help="where slides and answers go; else a temporary folder")
+    parser.add_argument("--run", type=Path, default=None, help="a trained model; else an untrained one, full of specks")
     parser.add_argument("--flips", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         work = options.work or Path(temporary)
         work.mkdir(parents=True, exist_ok=True)
-        run = make_model(work / "model")
+        run = options.run or make_model(work / "model")
         paths = [make_slide(work / f"slide-{side}.tif", side) for side in options.sides]
         flips = "--flips" if options.flips else "--no-flips"
         peaks = []
