@@ -6,7 +6,7 @@ Speed: the same tiles through the same networks, once read from the slide with a
 blending, storing, heat map, polygons), once from memory with nothing else; in turns, in one process. What counts is the
 median share of the network's own speed that is left (goal: at least 85 %).
 
-usage: python benchmarks/slides.py [--sides 10000 40000] [--speed-side 20000] [--rounds 3] [--work DIR] [--run RUN] [--flips]
+usage: python benchmarks/slides.py [--sides 10000 40000] [--speed-side 20000] [--rounds 3] [--work DIR] [--run RUN]
 """
 
 import argparse
