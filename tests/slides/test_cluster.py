@@ -57,7 +57,9 @@ def test_a_lost_workers_slide_is_done_by_another(tmp_path, gland_slide, tiny_run
     command = [sys.executable, "-m", "histolumen", "slide", tiny_run, slides, *options]
     running = subprocess.Popen(list(map(str, command)), env=ONE_THREAD, stdout=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
-    while not list(out.glob("*/work/pass-1.*.done")) and time.monotonic() < deadline:  # a slide is being worked on
+    while (
+        not list(out.glob("*/unfinished/pass-1.*.done")) and time.monotonic() < deadline
+    ):  # a slide is being worked on
         time.sleep(0.02)
     lost = _worker_with_a_slide(address)
     os.kill(workers[lost].pid, signal.SIGKILL)

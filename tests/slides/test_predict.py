@@ -155,7 +155,7 @@ def test_the_real_slide_from_file_to_regions(tmp_path, tiny_run):
     assert int(row["regions"]) == len(areas)
     assert float(row["foreground_mm2"]) == pytest.approx(sum(areas) / 1e6, rel=0.01)
     assert (folder / "overlay.png").exists()
-    assert not (folder / "work").exists()
+    assert not (folder / "unfinished").exists()
 
 
 def test_regions_carry_the_class_that_the_mask_speaks_for(tmp_path):
@@ -203,7 +203,7 @@ def test_what_was_done_before_a_stop_is_not_done_again(tmp_path, gland_slide, ti
     monkeypatch.setattr(Slide, "read", stopping)
     with pytest.raises(KeyboardInterrupt):
         predict_slide(model, gland_slide, tmp_path / "parts", settings)
-    flags = (tmp_path / "parts/work/pass-1.positions.done").read_bytes()
+    flags = (tmp_path / "parts/unfinished/pass-1.positions.done").read_bytes()
     done = flags.count(1)
     assert done > 2
     before = len(reads)
@@ -215,7 +215,7 @@ def test_what_was_done_before_a_stop_is_not_done_again(tmp_path, gland_slide, ti
 
 def test_work_of_another_model_is_not_gone_on_with(tmp_path, gland_slide, tiny_run):
     model = load(tiny_run)
-    monkey = tmp_path / "out/work"
+    monkey = tmp_path / "out/unfinished"
     monkey.mkdir(parents=True)
     (monkey / "made-with").write_text("another")
     (monkey / "pass-1.json").write_text("[[9, 9, 9], [9, 9]]")

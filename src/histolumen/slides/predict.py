@@ -29,7 +29,7 @@ from histolumen.slides.tiles import TileGrid
 from histolumen.slides.tissue import Tissue, find_tissue
 
 _FORMAT = 1  # of the work folder
-_WORK = "work"
+_UNFINISHED = "unfinished"
 _TISSUE_MICRONS = 8.0  # per pixel of the picture in which tissue is found
 _BLOCK = 512  # cells of the heat map that are made at a time
 _CERTAIN = 255
@@ -111,14 +111,14 @@ def predict_slide(
         tissue.save_preview(folder / "tissue.png")
         if not tissue.mask.any():
             raise SlideError(f"{path}: no tissue found; see {folder / 'tissue.png'} for what was looked at")
-        canvas = _canvas(model, slide, tissue, scale, folder / _WORK, settings, track)
+        canvas = _canvas(model, slide, tissue, scale, folder / _UNFINISHED, settings, track)
         _start_work(canvas.work, _fingerprint(model, canvas, mpp))
         with SlideMapper(canvas) as mapper:
             output = model.method.predict_slide(mapper)
             if not output.probs.isfinite().all():
                 raise SlideError(f"{path}: the model gives no finite answer; was it trained well?")
             record = _save(model, canvas, output, folder, mpp, settings)
-    shutil.rmtree(folder / _WORK, ignore_errors=True)
+    shutil.rmtree(folder / _UNFINISHED, ignore_errors=True)
     return record
 
 
