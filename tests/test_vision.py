@@ -1,4 +1,4 @@
-"""torchvision's wheel beside a CPU torch: the repair runs only where it is needed, in a fresh process."""
+"""torchvision's wheel with a CPU build of torch: missing operators are declared only if needed."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ def test_timm_and_transforms_work_after_importing_vision():
     assert run(code) == "torch.Size([3, 4, 4]) 1000\n"
 
 
-def test_the_repair_is_made_exactly_where_the_plain_import_fails():
+def test_operators_are_declared_exactly_if_the_plain_import_fails():
     plain = run("try:\n import torchvision; print('fine')\nexcept RuntimeError as e:\n print(e)")
     repaired = run("from histolumen import vision; print(vision.operators_declared)")
     assert (plain == "fine\n") == (repaired == "False\n")

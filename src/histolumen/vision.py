@@ -1,7 +1,7 @@
-"""The one door to torchvision and timm.
+"""The only module that imports torchvision and timm.
 
 Public torchvision wheels are built against the CUDA build of torch. Beside a CPU torch their compiled part does not
-load, and `import torchvision` dies with "operator torchvision::nms does not exist" although nothing here needs that
+load, and `import torchvision` fails with "operator torchvision::nms does not exist" although nothing here needs that
 operator. Declaring the two missing schemas first lets `transforms.v2`, `tv_tensors` and timm import and work.
 """
 
@@ -12,7 +12,7 @@ import torch
 
 
 def _import_torchvision() -> ModuleType:
-    import torchvision  # noqa: PLC0415 - the import that may fail is the point
+    import torchvision  # noqa: PLC0415 - this import may fail
 
     return torchvision
 
@@ -25,7 +25,7 @@ def declare_missing_operators() -> torch.library.Library:
     return library
 
 
-_library: torch.library.Library | None = None  # operators live as long as this object does
+_library: torch.library.Library | None = None  # the operators exist as long as this object
 try:
     _import_torchvision()
 except RuntimeError as error:
@@ -41,6 +41,6 @@ from torchvision import tv_tensors  # noqa: E402
 from torchvision.transforms import v2  # noqa: E402
 
 operators_declared = _library is not None
-"""Whether the repair above was needed."""
+"""Whether the missing operators had to be declared."""
 
 __all__ = ["operators_declared", "timm", "tv_tensors", "v2"]

@@ -1,4 +1,4 @@
-"""WILDCAT pooling by hand."""
+"""WILDCAT pooling against values computed by hand."""
 
 import pytest
 import torch
@@ -17,13 +17,13 @@ def test_class_maps_are_means_over_modalities():
     assert maps[0, :, 0, 0].tolist() == [3.0, 2.0]
 
 
-def test_scores_join_the_best_and_worst_positions():
+def test_scores_combine_the_highest_and_lowest_positions():
     head = WildcatHead(1, 1, kmax=0.3, kmin=0.2, alpha=0.6, dropout=0.0)
     maps = torch.arange(10.0).reshape(1, 1, 2, 5)
     assert head.scores(maps).item() == pytest.approx((7 + 8 + 9) / 3 + 0.6 * (0 + 1) / 2)
 
 
-def test_without_kmin_only_the_best_count():
+def test_without_kmin_only_the_highest_positions_count():
     head = WildcatHead(1, 1, kmax=0.3, kmin=0.0, alpha=0.6, dropout=0.0)
     assert head.scores(torch.arange(10.0).reshape(1, 1, 2, 5)).item() == pytest.approx(8.0)
 

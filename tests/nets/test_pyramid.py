@@ -1,9 +1,9 @@
-"""The decoder reads the strides it is told to, whatever the backbone and the size of the image."""
+"""The pyramid decoder: its strides, for any backbone and image size."""
 
 import pytest
 import torch
 
-from histolumen.nets.backbones import BackboneSettings, build_backbone
+from histolumen.encoders.backbone import BackboneSettings, build_backbone
 from histolumen.nets.pyramid import PyramidDecoder
 
 
@@ -36,9 +36,34 @@ def test_every_level_reaches_the_logits():
     assert all(level.grad is not None and level.grad.abs().sum() > 0 for level in levels)
 
 
-def test_the_backbone_is_left_as_it_was():
+def test_the_backbone_is_not_changed():
     backbone = build_backbone(BackboneSettings(name="test_resnet", weights="none", output_stride=16)).train()
     decoder = PyramidDecoder(backbone, 4, width=8)
     assert backbone.training
     assert not [module for module in backbone.modules() if module._forward_hooks]
     assert not [name for name, _ in decoder.named_parameters() if "backbone" in name]
+
+
+@pytest.mark.parametrize(("stride", "finest", "levels"), [(16, 4, (4, 8)), (16, 8, (8,)), (14, 4, (7,)), (8, 4, (4,))])
+def test_without_fine_layers_the_image_is_used(stride, finest, levels):
+    """A vision transformer has one stride; finer levels read the downsampled image."""
+    backbone = build_backbone(BackboneSettings(name="test_vit", weights="none"))
+    trunk = backbone.trunk
+    trunk.stride = backbone.stride = stride
+    decoder = PyramidDecoder(backbone, finest, width=8).eval()
+    assert (decoder.guided, decoder.layers, decoder.stride) == (levels, (), levels[0])
+    features, images = torch.rand(1, backbone.channels, 4, 3), torch.rand(1, 3, 4 * stride - 3, 3 * stride)
+    images.requires_grad_()
+    inner = decoder.with_guides([], images)
+    assert [level.shape[2:] for level in inner] == [(4 * stride // s, 3 * stride // s) for s in levels]
+    logits = decoder(features, inner)
+    assert decoder.mask(logits, *images.shape[2:]).shape == (1, 1, *images.shape[2:])
+    logits.sum().backward()
+    assert images.grad.abs().sum() > 0
+
+
+def test_parameter_names_match_earlier_checkpoints():
+    backbone = build_backbone(BackboneSettings(name="test_resnet", weights="none", output_stride=16))
+    names = {name.rpartition(".")[0] for name, _ in PyramidDecoder(backbone, 4, width=8).named_parameters()}
+    mixes = {f"mix.{k}.{layer}" for k in range(3) for layer in (0, 1)}
+    assert names == {"enter.0", "enter.1", "enter.2", "leave", *mixes}

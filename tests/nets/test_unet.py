@@ -1,3 +1,5 @@
+"""The U-Net and the image-guided decoder: parameter counts and output sizes."""
+
 import pytest
 import torch
 
@@ -10,7 +12,7 @@ def test_unet_has_the_papers_number_of_parameters():
 
 
 @pytest.mark.parametrize("size", [(64, 64), (50, 90), (33, 47)])
-def test_unet_takes_any_size(size):
+def test_unet_accepts_any_size(size):
     with torch.no_grad():
         assert UNet().eval()(torch.rand(1, 3, *size)).shape == (1, 2, *size)
 

@@ -1,1 +1,1 @@
-"""Networks: backbones, batch normalisation per case, pooling heads. Plain modules that know no labels and no losses."""
+"""Heads and decoders: plain modules without labels or losses."""

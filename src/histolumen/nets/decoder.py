@@ -1,6 +1,4 @@
-"""From coarse features to a fine foreground map, with the image itself as a guide; for any backbone."""
-
-import math
+"""A decoder from coarse features to a fine foreground map, guided by the image; for any backbone."""
 
 import torch
 from torch import Tensor, nn
@@ -9,46 +7,56 @@ from torch.nn import functional as F
 from histolumen.nets.unet import double_convolution
 
 FINE_STRIDE = 4
-_GUIDE = 16
+GUIDE_CHANNELS = 16
 
 
 class Decoder(nn.Module):
-    """Doubles the resolution until one position stands for 4 x 4 pixels.
+    """Doubles the resolution down to a stride of 4 pixels, or the nearest above it that whole halves of `stride` reach.
 
-    At each step the image, shrunk to that resolution, joins in: features say what is there, colours say where it ends.
+    Each step concatenates the image, downsampled to that resolution: features carry content, colours show boundaries.
 
     Args:
-        channels: of the features.
-        stride: of the features.
-        width: channels inside.
+        channels: channels of the features.
+        stride: stride of the features.
+        width: number of hidden channels.
     """
 
     def __init__(self, channels: int, stride: int, width: int):
         super().__init__()
-        steps = max(int(math.log2(stride / FINE_STRIDE)), 0)
-        self.stride = stride
+        finer = finer_strides(stride, FINE_STRIDE)
+        steps = len(finer)
+        self.stride, self.fine_stride = stride, min([*finer, stride])
         self.enter = nn.Conv2d(channels, width, kernel_size=1)
-        self.guides = nn.ModuleList(nn.Conv2d(3, _GUIDE, kernel_size=3, padding=1) for _ in range(steps))
-        self.steps = nn.ModuleList(double_convolution(width + _GUIDE, width) for _ in range(steps))
+        self.guides = nn.ModuleList(nn.Conv2d(3, GUIDE_CHANNELS, kernel_size=3, padding=1) for _ in range(steps))
+        self.steps = nn.ModuleList(double_convolution(width + GUIDE_CHANNELS, width) for _ in range(steps))
         self.leave = nn.Conv2d(width, 2, kernel_size=1)
 
     def forward(self, features: Tensor, images: Tensor) -> Tensor:
-        """Logits of background and foreground [B, 2, h * stride / 4, w * stride / 4], one per 4 x 4 pixels.
+        """Logits of background and foreground at `fine_stride`.
 
-        The last features may reach beyond the image; then so do the logits.
+        If the features extend beyond the image, so do the logits.
         """
         x = self.enter(features)
         covered = [self.stride * side for side in features.shape[2:]]
         images = at_least(images, *covered)[..., : covered[0], : covered[1]]
         for guide, step in zip(self.guides, self.steps, strict=True):
             size = [2 * side for side in x.shape[2:]]
-            seen = F.interpolate(images, size=size, mode="bilinear", antialias=True)
+            small = F.interpolate(images, size=size, mode="bilinear", antialias=True)
             x = F.interpolate(x, size=size, mode="bilinear", align_corners=False)
-            x = step(torch.cat([x, guide(seen)], dim=1))
+            x = step(torch.cat([x, guide(small)], dim=1))
         return self.leave(x)
 
 
+def finer_strides(stride: int, finest: int) -> list[int]:
+    """Whole-numbered halves of a stride, not below `finest`; fine to coarse, without the stride itself."""
+    halves: list[int] = []
+    while stride % 2 == 0 and stride // 2 >= finest:
+        stride //= 2
+        halves.insert(0, stride)
+    return halves
+
+
 def at_least(images: Tensor, height: int, width: int) -> Tensor:
-    """Images continued beyond their lower and right borders until they have that size."""
+    """Images padded at their lower and right borders to at least this size."""
     down, across = max(height - images.shape[2], 0), max(width - images.shape[3], 0)
     return F.pad(images, (0, across, 0, down), mode="replicate") if down or across else images

@@ -1,4 +1,4 @@
-"""From class maps to class scores."""
+"""Pooling of class maps into class scores."""
 
 import math
 
@@ -8,16 +8,17 @@ from torch.nn import functional as F
 
 
 class WildcatHead(nn.Module):
-    """WILDCAT (Durand et al. 2017): several maps per class, averaged; the score joins the best and worst positions.
+    """WILDCAT (Durand et al. 2017): several maps per class, averaged; the score combines the highest and lowest
+    positions.
 
     Args:
-        channels: of the features.
+        channels: channels of the features.
         classes: number of classes.
         modalities: maps per class.
-        kmax: share of the positions (or, from 1 on, their number) whose mean is the positive evidence.
-        kmin: the same for the negative evidence; 0 leaves it out.
+        kmax: share of positions (number of positions if >= 1) whose mean is the positive evidence.
+        kmin: the same for the negative evidence; 0 disables it.
         alpha: weight of the negative evidence.
-        dropout: probability with which a selected activation is left out in training.
+        dropout: probability that a selected activation is dropped in training.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class WildcatHead(nn.Module):
         return stacked.unflatten(1, (-1, self.modalities)).mean(2)
 
     def scores(self, class_maps: Tensor) -> Tensor:
-        """Class scores [B, C]: top mean + alpha * bottom mean."""
+        """Class scores [B, C]: mean of the highest positions + alpha * mean of the lowest."""
         activations = class_maps.flatten(2)
         count = activations.shape[2]
         score = self._mean_of_largest(activations, _positions(self.kmax, count))

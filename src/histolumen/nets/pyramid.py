@@ -1,4 +1,4 @@
-"""A mask decoder fed by several strides: deep features say what is there, early ones say where it ends."""
+"""A mask decoder on features of several strides: deep ones carry the content, early ones the boundaries."""
 
 from collections.abc import Sequence
 
@@ -6,36 +6,51 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from histolumen.nets.backbones import Backbone
-from histolumen.nets.tapping import layer_of_stride, tapped
+from histolumen.encoders.backbone import Backbone
+from histolumen.encoders.tapping import layer_of_stride, tapped
+from histolumen.errors import ConfigError
+from histolumen.nets.decoder import GUIDE_CHANNELS, at_least, finer_strides
 
-_STRIDES = (4, 8, 16)
 _PROBE = 64
 
 
 class PyramidDecoder(nn.Module):
-    """Logits of the foreground at the finest of its strides.
+    """Foreground logits at the finest of its strides.
 
-    From coarse to fine: features are brought to `width` channels, added to what came from below, and mixed.
+    From coarse to fine, features are projected to `width` channels, added to the upsampled output of the coarser level,
+    and convolved. Where the backbone has no features of a stride (a vision transformer only has that of its patches),
+    the image downsampled to that stride is used.
 
     Args:
-        backbone: whose features it reads; not kept.
-        finest: stride of the finest features; those of the backbone's own stride are always read.
-        width: channels inside.
+        backbone: provides the features; not stored.
+        finest: stride of the finest features; features of the backbone's own stride are always used.
+        width: number of hidden channels.
     """
 
     def __init__(self, backbone: Backbone, finest: int, width: int):
         super().__init__()
-        inner = [stride for stride in _STRIDES if finest <= stride < backbone.stride]
-        self.layers = tuple(layer_of_stride(backbone.trunk, stride) for stride in inner)
+        inner = finer_strides(backbone.stride, finest)
+        layer_at = {stride: _layer(backbone, stride) for stride in inner}
+        self.layers = tuple(layer for layer in layer_at.values() if layer is not None)
+        self.guided = tuple(stride for stride, layer in layer_at.items() if layer is None)
         self.stride = min([*inner, backbone.stride])
-        channels = [*_channels(backbone, self.layers), backbone.channels]  # fine to coarse
-        self.enter = nn.ModuleList(nn.Conv2d(count, width, kernel_size=1) for count in channels)
-        self.mix = nn.ModuleList(_convolution(width) for _ in channels)
+        self._inner, self._coarsest = tuple(inner), backbone.stride
+        tapped_channels = iter(_channels(backbone, self.layers))
+        channels = [None if stride in self.guided else next(tapped_channels) for stride in inner]  # fine to coarse
+        self.enter = nn.ModuleList(_entry(count, width) for count in [*channels, backbone.channels])
+        self.mix = nn.ModuleList(_convolution(width) for _ in self.enter)
         self.leave = nn.Conv2d(width, 1, kernel_size=1)
 
+    def with_guides(self, inner: Sequence[Tensor], images: Tensor) -> list[Tensor]:
+        """The levels finer than the backbone's stride, fine to coarse: its inner layers, or downsampled images."""
+        if not self.guided:
+            return list(inner)
+        covered = [-(-side // self._coarsest) * self._coarsest for side in images.shape[2:]]
+        padded, layers = at_least(images, *covered), iter(inner)
+        return [_downsampled(padded, stride) if stride in self.guided else next(layers) for stride in self._inner]
+
     def forward(self, features: Tensor, inner: Sequence[Tensor]) -> Tensor:
-        """Logits [B, 1, h, w] from the backbone's features and those of its inner layers, fine to coarse."""
+        """Logits [B, 1, h, w] from the backbone's features and the levels of `with_guides`, fine to coarse."""
         levels = zip(self.enter, self.mix, [*inner, features], strict=True)
         x: Tensor | None = None
         for enter, mix, level in reversed(list(levels)):
@@ -46,9 +61,18 @@ class PyramidDecoder(nn.Module):
         return self.leave(x)
 
     def mask(self, logits: Tensor, height: int, width: int) -> Tensor:
-        """Soft mask [B, 1, height, width] of images whose logits may reach a little beyond them."""
+        """Soft mask [B, 1, height, width]; logits beyond the image are cropped."""
         enlarged = F.interpolate(logits, scale_factor=self.stride, mode="bilinear", align_corners=False)
         return torch.sigmoid(enlarged[..., :height, :width])
+
+
+def _entry(channels: int | None, width: int) -> nn.Module:
+    """Projection of features, or of an image (`channels` None), to `width` channels."""
+    if channels is not None:
+        return nn.Conv2d(channels, width, kernel_size=1)
+    return nn.Sequential(
+        nn.Conv2d(3, GUIDE_CHANNELS, kernel_size=3, padding=1), nn.Conv2d(GUIDE_CHANNELS, width, kernel_size=1)
+    )
 
 
 def _convolution(width: int) -> nn.Sequential:
@@ -57,8 +81,25 @@ def _convolution(width: int) -> nn.Sequential:
     )
 
 
+def _downsampled(images: Tensor, stride: int) -> Tensor:
+    size = [side // stride for side in images.shape[2:]]
+    return F.interpolate(images, size=size, mode="bilinear", antialias=True)
+
+
+def _layer(backbone: Backbone, stride: int) -> str | None:
+    """The backbone's last layer of this stride, or None."""
+    if backbone.single_stride:
+        return None
+    try:
+        return layer_of_stride(backbone.trunk, stride)
+    except ConfigError:
+        return None
+
+
 @torch.no_grad()
 def _channels(backbone: Backbone, layers: Sequence[str]) -> list[int]:
+    if not layers:
+        return []
     was_training = backbone.training
     with tapped(backbone.trunk, *layers) as outputs:
         backbone.eval()(torch.zeros(1, 3, _PROBE, _PROBE))

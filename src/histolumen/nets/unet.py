@@ -10,7 +10,7 @@ _WIDTHS = (16, 32, 64, 128, 256, 512)
 
 
 class UNet(nn.Module):
-    """Images of any size in, logits of background and foreground [B, 2, H, W] out."""
+    """From images of any size to logits of background and foreground [B, 2, H, W]."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class UNet(nn.Module):
 
 
 class UpStep(nn.Module):
-    """Enlarge, convolve at the same width, join with the skip, and halve the width."""
+    """Upsample, convolve at the same width, concatenate the skip connection, and halve the width."""
 
     def __init__(self, wide: int, narrow: int):
         super().__init__()
@@ -46,7 +46,7 @@ class UpStep(nn.Module):
 
 
 def double_convolution(channels: int, width: int, stride: int = 1) -> nn.Sequential:
-    """Twice: 3x3 convolution without bias, BatchNorm, ReLU; the first may shrink."""
+    """Two blocks of 3x3 convolution without bias, BatchNorm and ReLU; `stride` applies to the first."""
     return nn.Sequential(
         nn.Conv2d(channels, width, kernel_size=3, stride=stride, padding=1, bias=False),
         nn.BatchNorm2d(width),

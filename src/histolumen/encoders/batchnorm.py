@@ -1,8 +1,7 @@
 """Batch normalisation when whole, foreground and background images share one backbone.
 
-X, X+ and X- are three different distributions. `cases(...)` tells the layers which of them a batch is made of, in equal
-parts; each part is normalised by its own batch statistics, so that running X+ and X- as one batch equals running them
-one after the other.
+X, X+ and X- have different distributions. `cases(...)` declares which of them a batch consists of, in equal parts. Each
+part is normalised by its own batch statistics, so one batch of X+ and X- is equivalent to two separate passes.
 """
 
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ Statistics = Literal["shared", "separate", "frozen"]
 
 
 class Case(StrEnum):
-    """What the images of a batch show: X, X+ or X-."""
+    """Kind of images in a batch: X, X+ or X-."""
 
     WHOLE = "whole"
     FOREGROUND = "foreground"
@@ -42,8 +41,8 @@ def cases(*parts: Case) -> Iterator[None]:
 class _PartwiseNorm(torch.autograd.Function):
     """Training-mode batch normalisation of equal parts of a batch, each by its own statistics.
 
-    The same as `cat([batch_norm(part) for part in chunk(x)])`, but every part is written where it belongs: `chunk` and
-    `cat` would copy each activation once more in both directions.
+    The same as `cat([batch_norm(part) for part in chunk(x)])`, but each part is written directly into the output: `cat`
+    would copy all activations once more in the forward and the backward pass.
     """
 
     @staticmethod
@@ -84,13 +83,13 @@ class _PartwiseNorm(torch.autograd.Function):
 
 
 class CaseBatchNorm(nn.Module):
-    """A BatchNorm layer with one affine map and running statistics per case (`separate`), or one for all."""
+    """A BatchNorm layer with shared affine weights, and running statistics per case (`separate`) or for all cases."""
 
     def __init__(self, norm: nn.BatchNorm2d, statistics: Statistics):
         super().__init__()
         self.norm = norm
         self.statistics = statistics
-        if statistics == "separate":  # the whole image keeps the layer's own
+        if statistics == "separate":  # whole images use those of the layer itself
             for case in (Case.FOREGROUND, Case.BACKGROUND):
                 self.register_buffer(f"{case}_mean", _buffer(norm.running_mean).clone())
                 self.register_buffer(f"{case}_var", _buffer(norm.running_var).clone())
@@ -131,7 +130,7 @@ class CaseBatchNorm(nn.Module):
 
 def _buffer(value: Tensor | None) -> Tensor:
     if value is None:
-        raise ValueError("BatchNorm without running statistics cannot be used for single images")
+        raise ValueError("BatchNorm without running statistics cannot predict single images")
     return value
 
 

@@ -1,10 +1,10 @@
-"""Maps lie where their features look."""
+"""Maps are aligned with the receptive fields of their features."""
 
 import pytest
 import torch
 
-from histolumen.nets.backbones import BackboneSettings, build_backbone
-from histolumen.nets.geometry import Grid, enlarge
+from histolumen.encoders.backbone import BackboneSettings, build_backbone
+from histolumen.encoders.geometry import FeatureGeometry, enlarge
 
 
 @pytest.mark.parametrize(
@@ -14,17 +14,17 @@ from histolumen.nets.geometry import Grid, enlarge
         ("resnet18_deep", 16, "none", -2, 2),
         ("convnext_atto", 16, "none", 5, 10),  # patches: 7.5
         ("efficientnet_lite0", 16, "none", 10, 18),  # TensorFlow pads right and below only: 15
-        ("efficientnet_lite0", 16, "auto", 7, 12),  # which training has partly made up for
+        ("efficientnet_lite0", 16, "auto", 7, 12),  # partly compensated by training
     ],
 )
-def test_the_offset_of_a_network_is_found(name, stride, weights, low, high):
+def test_the_offset_of_a_network_is_measured(name, stride, weights, low, high):
     torch.manual_seed(0)
     backbone = build_backbone(BackboneSettings(name=name, output_stride=stride, weights=weights))
-    assert low < backbone.grid.offset < high
+    assert low < backbone.geometry.offset < high
     assert backbone.training
 
 
-def test_the_offset_is_saved_with_the_weights_and_found_without_chance():
+def test_the_offset_is_deterministic_and_saved_with_the_weights():
     first, again = (build_backbone(BackboneSettings(output_stride=16)) for _ in range(2))
     assert first.offset == again.offset
     empty = build_backbone(BackboneSettings(output_stride=16), load_weights=False)
@@ -32,41 +32,44 @@ def test_the_offset_is_saved_with_the_weights_and_found_without_chance():
     assert empty.offset == first.offset
 
 
-def test_a_position_is_drawn_where_it_looks():
+def test_a_position_is_drawn_at_the_centre_of_its_receptive_field():
     maps = torch.zeros(1, 1, 4, 4)
     maps[0, 0, 1, 2] = 1.0
-    large = enlarge(maps, (32, 32), Grid(stride=8, offset=3.0))
+    large = enlarge(maps, (32, 32), FeatureGeometry(stride=8, offset=3.0))
     assert (large == large.max()).nonzero().tolist() == [[0, 0, 8 * 1 + 3, 8 * 2 + 3]]
 
 
 def test_linear_maps_stay_linear_between_the_outermost_positions():
     maps = torch.arange(4.0).view(1, 1, 1, 4)
-    row = enlarge(maps, (1, 32), Grid(8, 3.5))[0, 0, 0]
+    row = enlarge(maps, (1, 32), FeatureGeometry(8, 3.5))[0, 0, 0]
     assert row[:5].tolist() == [0, 0, 0, 0, 0.0625]
     assert torch.allclose(row[4:28].diff(), torch.full((23,), 1 / 8), atol=1e-6)
     assert row[-1] == 3
 
 
-def test_without_a_grid_corners_are_aligned():
+def test_corner_to_corner_aligns_the_corners():
     maps = torch.rand(2, 3, 5, 4)
     expected = torch.nn.functional.interpolate(maps, size=(40, 33), mode="bilinear", align_corners=True)
-    assert torch.equal(enlarge(maps, (40, 33)), expected)
+    assert torch.equal(enlarge(maps, (40, 33), FeatureGeometry(1, 0.0, corner_to_corner=True)), expected)
 
 
 def test_a_shape_is_found_where_it_is():
-    """End to end: the features that a bright square changes, laid over the image, are centred on the square."""
+    """The features that a bright square changes, resized to the image, are centred on the square."""
     backbone = build_backbone(BackboneSettings(output_stride=16)).eval()
 
-    def error(left: int, grid: Grid | None) -> float:
+    def error(left: int, geometry: FeatureGeometry) -> float:
         image = torch.zeros(1, 3, 256, 256)
         with torch.no_grad():
             empty = backbone(backbone.normalise(image))
             image[..., left : left + 32, left : left + 32] = 1.0
             change = (backbone(backbone.normalise(image)) - empty).pow(2).mean(1, keepdim=True)
-        weight = enlarge(change, (256, 256), grid)[0, 0].sum(0)
+        weight = enlarge(change, (256, 256), geometry)[0, 0].sum(0)
         return float((weight * torch.arange(256)).sum() / weight.sum()) - (left + 15.5)
 
     places = (64, 112, 160)
-    centred, stretched = ([error(place, grid) for place in places] for grid in (backbone.grid, None))
+    centred, stretched = (
+        [error(place, geometry) for place in places]
+        for geometry in (backbone.geometry, FeatureGeometry(16, 0.0, corner_to_corner=True))
+    )
     assert max(map(abs, centred)) < 4
-    assert max(centred) - min(centred) < max(stretched) - min(stretched)  # corner to corner, errors grow with distance
+    assert max(centred) - min(centred) < max(stretched) - min(stretched)  # stretched, errors grow with distance

@@ -1,4 +1,4 @@
-"""Statistics of whole, foreground and background images: shared, separate, frozen."""
+"""BatchNorm statistics of whole, foreground and background images: shared, separate, frozen."""
 
 import copy
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from histolumen.nets.batchnorm import Case, CaseBatchNorm, cases, split_statistics
+from histolumen.encoders.batchnorm import Case, CaseBatchNorm, cases, split_statistics
 
 WHOLE = torch.randn(4, 3, 5, 5, generator=torch.Generator().manual_seed(0))
 
@@ -70,8 +70,8 @@ def test_evaluation_uses_the_statistics_of_its_case():
 
 
 @pytest.mark.parametrize("statistics", ["shared", "separate"])
-def test_parts_written_in_place_equal_parts_put_together(statistics):
-    """Values, gradients and running statistics of one pass over two parts, against plain layers one after the other."""
+def test_one_pass_over_two_parts_equals_two_passes(statistics):
+    """Compare values, gradients and running statistics with plain layers run one after the other."""
     torch.manual_seed(0)
     x = torch.cat([WHOLE, 3 * WHOLE + 1])
     target = torch.randn_like(x)
