@@ -3,14 +3,14 @@
 from pathlib import Path
 
 from histolumen.config import recipe_names, recipe_text
-from histolumen.reference import reference
+from histolumen.config.reference import reference
 
 HEAD = """# Recipes and their keys
 
-A recipe is a YAML file of four blocks. `histolumen recipes show NAME` prints one, `--full` with every key; save it,
-edit it, and give the file to `histolumen train`. One key is changed on the command line with `--set block.key=value`.
+A recipe is a YAML file of four blocks. `histolumen recipes show NAME` prints one; `--full` adds every key. Save it,
+edit it, and pass the file to `histolumen train`. `--set block.key=value` changes one key on the command line.
 
-| recipe | what it is |
+| recipe | description |
 |---|---|
 """
 

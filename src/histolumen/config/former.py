@@ -1,0 +1,29 @@
+"""Keys that earlier versions wrote, read as what they mean now."""
+
+from typing import Any
+
+from histolumen.errors import ConfigError
+
+_DEFAULT = "normal"  # Max-Min's former default for `method.negative_class`
+
+
+def read_former_keys(raw: dict[str, Any]) -> dict[str, Any]:
+    """Plain values of a recipe with `method.negative_class`, which Max-Min and NEGEV had, as `images.negative_class`.
+
+    Max-Min wrote it in every run, but it had a meaning only beside `negative_evidence`.
+    """
+    method, images = raw.get("method"), raw.get("images", {})
+    if not isinstance(method, dict) or not isinstance(images, dict) or method.get("name") not in {"maxmin", "negev"}:
+        return raw
+    former = method.get("negative_class")
+    if method["name"] == "maxmin":
+        former = (former or images.get("negative_class") or _DEFAULT) if method.get("negative_evidence") else None
+    method = {key: value for key, value in method.items() if key != "negative_class"}
+    if former is None:
+        return {**raw, "method": method}
+    present = images.get("negative_class") or former
+    if present != former:
+        raise ConfigError(
+            f"method.negative_class '{former}' and images.negative_class '{present}' differ; remove the former"
+        )
+    return {**raw, "method": method, "images": {**images, "negative_class": former}}
