@@ -1,4 +1,4 @@
-"""Small files on disk, also of kinds that Pillow reads but does not write."""
+"""Fixtures that write small image files, including formats that Pillow reads but does not write."""
 
 import struct
 import zlib
@@ -13,7 +13,7 @@ from PIL import Image
 
 @pytest.fixture
 def save(tmp_path: Path) -> Callable[..., Path]:
-    """Write an array or picture below `tmp_path` and give its path."""
+    """Write an array or image below `tmp_path` and return its path."""
 
     def write(content: np.ndarray | Image.Image, name: str = "x.png", **options: Any) -> Path:
         path = tmp_path / name
@@ -27,7 +27,7 @@ def save(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def png() -> Callable[..., bytes]:
-    """Put a PNG together by hand: any size in the header, 16 bits per channel."""
+    """Assemble a PNG by hand: any size in the header, 16 bits per channel."""
 
     def chunk(kind: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))

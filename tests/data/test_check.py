@@ -1,15 +1,16 @@
-"""What a long run would stumble over is found beforehand, all of it at once."""
+"""`check_manifest` reports all problems at once, before a long run would fail on them."""
 
 import numpy as np
 import pytest
 
 from histolumen.data.check import check_manifest
 from histolumen.data.manifest import Manifest, Row
+from tiny import Recorder
 
 
 @pytest.fixture
 def rows(save) -> list[Row]:
-    """Both classes in every split, with masks, nothing wrong."""
+    """A valid data set: both classes in every split, with masks."""
     made = []
     for number, (label, split) in enumerate((label, split) for label in "ab" for split in ("train", "valid", "test")):
         save(np.full((16, 24, 3), number, np.uint8), f"{number}.png")
@@ -18,12 +19,12 @@ def rows(save) -> list[Row]:
     return made
 
 
-def test_nothing_wrong_finds_nothing(rows, tmp_path):
+def test_a_valid_manifest_has_no_findings(rows, tmp_path):
     findings = check_manifest(Manifest(tuple(rows), tmp_path))
     assert (findings.problems, findings.warnings) == ([], [])
 
 
-def test_every_bad_file_is_named_once_and_the_others_are_still_looked_at(rows, tmp_path, save):
+def test_every_bad_file_is_reported_once(rows, tmp_path, save):
     (tmp_path / "0.png").write_bytes((tmp_path / "0.png").read_bytes()[:50])
     (tmp_path / "1.png").unlink()
     (tmp_path / "2_mask.png").write_bytes(b"")
@@ -35,24 +36,24 @@ def test_every_bad_file_is_named_once_and_the_others_are_still_looked_at(rows, t
 
 
 def test_an_image_that_training_would_refuse_is_a_problem(rows, tmp_path, save):
-    """Its pixels can be read, but no network can see an image 30 times as wide as high."""
+    """The image can be decoded, but it is 30 times as wide as high."""
     save(np.zeros((2, 60, 3), np.uint8), "narrow.png")
     problems = check_manifest(Manifest((*rows, Row("narrow.png", "a", "train")), tmp_path)).problems
     assert [problem.split(":")[0] for problem in problems] == [str(tmp_path / "narrow.png")]
 
 
-def test_a_patient_in_two_splits_is_worth_a_warning(rows, tmp_path):
-    rows[1] = Row("1.png", "a", "valid", group="patient 0")
+def test_a_patient_in_two_splits_gives_a_warning(rows, tmp_path):
+    rows[1] = Row("1.png", "a", "valid", patient="patient 0")
     (warning,) = check_manifest(Manifest(tuple(rows), tmp_path)).warnings
-    assert warning.startswith("1 group(s) have images in more than one split (first: patient 0)")
+    assert warning.startswith("1 patient(s) have images in more than one split (first: patient 0)")
 
 
-def test_images_without_a_group_are_no_patient(rows, tmp_path):
-    ungrouped = tuple(Row(row.image, row.label, row.split) for row in rows)
-    assert check_manifest(Manifest(ungrouped, tmp_path)).warnings == []
+def test_images_without_a_patient_are_not_grouped(rows, tmp_path):
+    without_patients = tuple(Row(row.image, row.label, row.split) for row in rows)
+    assert check_manifest(Manifest(without_patients, tmp_path)).warnings == []
 
 
-def test_a_class_or_a_split_that_is_missing_is_worth_a_warning(rows, tmp_path):
+def test_a_missing_class_or_split_gives_a_warning(rows, tmp_path):
     kept = [row for row in rows if (row.label, row.split) != ("b", "valid") and row.split != "test"]
     assert check_manifest(Manifest(tuple(kept), tmp_path)).warnings == [
         "the valid split has no image of class b",
@@ -61,12 +62,6 @@ def test_a_class_or_a_split_that_is_missing_is_worth_a_warning(rows, tmp_path):
 
 
 def test_progress_sees_every_row(rows, tmp_path):
-    seen = []
-
-    def track(items):
-        for item in items:
-            yield item
-            seen.append(item)
-
-    check_manifest(Manifest(tuple(rows), tmp_path), track)
-    assert seen == rows
+    recorder = Recorder()
+    check_manifest(Manifest(tuple(rows), tmp_path), recorder)
+    assert recorder.seen == rows

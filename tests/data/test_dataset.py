@@ -1,4 +1,4 @@
-"""Crops and batches depend on seed, epoch and index alone: not on order, cache or number of processes."""
+"""Crops and batches depend only on seed, epoch and index, not on order, cache or number of processes."""
 
 from pathlib import Path
 
@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from PIL import Image
 from torch.utils.data import DataLoader
 
-from histolumen.data.dataset import EpochSampler, Example, TrainingImages, collate
+from histolumen.data.batch import Batch, TrainingCrop
+from histolumen.data.dataset import EpochSampler, TrainingImages
 from histolumen.data.manifest import Manifest, Row
 from histolumen.data.transforms import ImageSettings
 from histolumen.errors import ImageError
@@ -37,7 +38,7 @@ def manifest(tmp_path: Path) -> Manifest:
     return Manifest(tuple(rows), tmp_path)
 
 
-def same(a: Example, b: Example) -> bool:
+def same(a: TrainingCrop, b: TrainingCrop) -> bool:
     return torch.equal(a.image, b.image) and a.label == b.label
 
 
@@ -55,13 +56,13 @@ def test_an_example_is_a_crop_in_unit_range_with_its_class_index(manifest):
     assert example.mask is None
 
 
-def test_seed_epoch_and_index_determine_the_crop_whatever_the_order(manifest):
+def test_seed_epoch_and_index_determine_the_crop_in_any_order(manifest):
     keys = [(epoch, index) for epoch in range(2) for index in range(4)]
     forwards = TrainingImages(manifest, CLASSES, SETTINGS, seed=5)
     expected = {key: forwards[key] for key in keys}
     backwards = TrainingImages(manifest, CLASSES, SETTINGS, seed=5)
     for key in reversed(keys):
-        torch.rand(3)  # others draw random numbers in between
+        torch.rand(3)  # other code draws random numbers in between
         assert same(backwards[key], expected[key])
 
 
@@ -70,10 +71,10 @@ def test_another_epoch_seed_or_index_gives_another_crop(manifest):
     other = TrainingImages(manifest, CLASSES, SETTINGS, seed=6)
     assert not torch.equal(images[0, 2].image, images[1, 2].image)
     assert not torch.equal(images[0, 2].image, other[0, 2].image)
-    assert not torch.equal(images[0, 2].image, images[0, 3].image)  # rows 2 and 3 are one file
+    assert not torch.equal(images[0, 2].image, images[0, 3].image)  # rows 2 and 3 are the same file
 
 
-def test_drawing_an_example_leaves_the_global_random_state_alone(manifest):
+def test_loading_an_example_does_not_change_the_global_random_state(manifest):
     images = TrainingImages(manifest, CLASSES, SETTINGS, seed=0)
     torch.manual_seed(1)
     expected = torch.rand(3)
@@ -121,7 +122,7 @@ def test_no_mask_file_means_no_foreground(manifest):
     assert not example.mask.any()
 
 
-def test_masks_are_not_read_unless_asked_for(manifest):
+def test_masks_are_read_only_on_request(manifest):
     for path in manifest.root.glob("*_mask.png"):
         path.unlink()
     assert TrainingImages(manifest, CLASSES, SETTINGS, seed=0)[0, 0].mask is None
@@ -146,18 +147,28 @@ def test_images_smaller_than_the_crop_are_enlarged(tmp_path, size, short_side):
     assert example.mask.all()
 
 
-def test_a_crop_between_two_grid_sizes_is_still_filled(tmp_path):
-    """A short side of 36 goes to 32 on the grid, below the crop of 36."""
+@pytest.mark.parametrize(("multiple", "side"), [(16, 32), (14, 28), (8, 32), (36, 36)])
+def test_a_crop_is_rounded_down_to_a_multiple(tmp_path, multiple, side):
     Image.fromarray(np.zeros((50, 70, 3), np.uint8)).save(tmp_path / "x.png")
     manifest = Manifest((Row("x.png", "benign", "train"),), tmp_path)
-    images = TrainingImages(manifest, CLASSES, ImageSettings(short_side=36, crop=36), seed=0)
-    assert images[0, 0].image.shape == (3, 36, 36)
+    images = TrainingImages(manifest, CLASSES, ImageSettings(short_side=36, crop=36), seed=0, multiple=multiple)
+    assert images[0, 0].image.shape == (3, side, side)
+    assert all(length % multiple == 0 for length in images.whole(0).shape[1:])
+
+
+def test_a_very_narrow_image_is_refused_before_it_is_enlarged(tmp_path):
+    """Its long side would become two million pixels."""
+    Image.fromarray(np.zeros((1, 5000, 3), np.uint8)).save(tmp_path / "x.png")
+    images = TrainingImages(Manifest((Row("x.png", "benign", "train"),), tmp_path), CLASSES, ImageSettings(), seed=0)
+    for load in (lambda: images[0, 0], lambda: images.whole(0)):
+        with pytest.raises(ImageError, match=r"x\.png: 5000 x 1 pixels is too narrow .*; crop it first"):
+            load()
 
 
 # --- cache
 
 
-def test_the_cache_changes_nothing_but_the_reading(manifest):
+def test_the_cache_avoids_reading_and_changes_no_crop(manifest):
     cached = TrainingImages(manifest, CLASSES, SETTINGS, seed=0)
     uncached = TrainingImages(manifest, CLASSES, SETTINGS.model_copy(update={"cache_mb": 0}), seed=0)
     first = [cached[0, 0], cached[1, 0]]
@@ -193,7 +204,7 @@ def test_batches_do_not_depend_on_the_number_of_processes(length, batch, process
 
 
 @given(length=st.integers(1, 50), batch=st.integers(1, 8), epoch=st.integers(0, 9))
-def test_an_epoch_shows_every_image_once_and_fills_the_last_batch_from_its_beginning(length, batch, epoch):
+def test_an_epoch_has_every_image_once_and_repeats_the_first_to_fill_the_last_batch(length, batch, epoch):
     sampler = EpochSampler(length, batch, seed=0)
     sampler.epoch = epoch
     keys = list(sampler)
@@ -219,18 +230,27 @@ def test_every_epoch_and_seed_has_its_own_order():
 def test_a_loader_gives_batches_of_the_samplers_images(manifest):
     images = TrainingImages(manifest, CLASSES, SETTINGS, seed=0, with_masks=True)
     sampler = EpochSampler(4, 3, seed=0)
-    batches = list(DataLoader(images, batch_size=3, sampler=sampler, collate_fn=collate))
-    assert [tuple(batch.shape) for batch, _, _, _ in batches] == [(3, 3, 32, 32)] * 2
-    assert [tuple(masks.shape) for _, _, masks, _ in batches] == [(3, 1, 32, 32)] * 2
+    batches = list(DataLoader(images, batch_size=3, sampler=sampler, collate_fn=Batch.of))
+    assert [tuple(batch.images.shape) for batch in batches] == [(3, 3, 32, 32)] * 2
+    assert [tuple(batch.masks.shape) for batch in batches] == [(3, 1, 32, 32)] * 2
     keys = list(sampler)
-    assert torch.cat([labels for _, labels, _, _ in batches]).tolist() == [images[key].label for key in keys]
-    assert torch.equal(batches[1][0][0], images[keys[3]].image)
+    assert torch.cat([batch.labels for batch in batches]).tolist() == [images[key].label for key in keys]
+    assert torch.equal(batches[1].images[0], images[keys[3]].image)
 
 
 def test_a_batch_without_masks_has_none():
     image = torch.zeros(3, 2, 2)
-    stacked, labels, masks, proposals = collate([Example(image, 1, None), Example(image, 0, None)])
-    assert stacked.shape == (2, 3, 2, 2)
-    assert labels.tolist() == [1, 0]
-    assert masks is None
-    assert proposals is None
+    batch = Batch.of([TrainingCrop(image, 1, None), TrainingCrop(image, 0, None)])
+    assert batch.images.shape == (2, 3, 2, 2)
+    assert batch.labels.tolist() == [1, 0]
+    assert batch.masks is None
+    assert batch.proposals is None
+
+
+@pytest.mark.parametrize(("length", "batch", "processes", "steps"), [(67, 32, 1, 3), (67, 16, 2, 3), (2, 1000, 1, 1)])
+def test_a_short_last_batch_holds_each_image_once(length, batch, processes, steps):
+    samplers = [EpochSampler(length, batch, 0, rank, processes, fill=False) for rank in range(processes)]
+    drawn = [index for sampler in samplers for _, index in sampler]
+    assert set(drawn) == set(range(length))
+    assert len(drawn) - length < processes  # every process has as many images
+    assert {-(-len(sampler) // batch) for sampler in samplers} == {steps}

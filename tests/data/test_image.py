@@ -1,4 +1,4 @@
-"""Every usual kind of file becomes RGB or a mask; every other is refused with its path and what to do."""
+"""All common image formats are decoded to RGB or a mask; other files are refused with path and advice."""
 
 import re
 from pathlib import Path
@@ -15,14 +15,14 @@ BLACK, RED, WHITE = [0, 0, 0], [200, 10, 20], [255, 255, 255]
 
 
 def refused(path: Path, text: str = ""):
-    """The error names the file and says `text`."""
+    """Expect an error that names the file and contains `text`."""
     return pytest.raises(ImageError, match=re.escape(str(path)) + ".*" + text)
 
 
-# --- images of every usual kind
+# --- image formats
 
 
-def test_rgb_is_read_as_it_is(save):
+def test_rgb_is_unchanged(save):
     pixels = np.random.default_rng(0).integers(0, 256, (5, 7, 3), np.uint8)
     for name in ("x.png", "x.bmp", "x.tif"):
         assert (read_image(save(pixels, name)) == pixels).all()
@@ -34,7 +34,7 @@ def test_grey_is_repeated(save):
     assert read_image(save(grey)).tolist() == [[[0] * 3, [90] * 3, [255] * 3]]
 
 
-def test_black_and_white_of_one_bit(save):
+def test_one_bit_images(save):
     assert read_image(save(np.array([[True, False]]))).tolist() == [[WHITE, BLACK]]
 
 
@@ -51,26 +51,26 @@ def test_palette_becomes_its_colours(save, palette):
     assert read_image(save(palette)).tolist() == [[RED, BLACK]]
 
 
-def test_transparent_palette_entries_lie_on_white(save, palette):
+def test_transparent_palette_entries_become_white(save, palette):
     assert read_image(save(palette, "index.png", transparency=1)).tolist() == [[RED, WHITE]]
     half = read_image(save(palette, "table.png", transparency=bytes([255, 128])))
     assert half[0, 0].tolist() == RED
     assert half[0, 1].tolist() == pytest.approx([127] * 3, abs=1)
 
 
-def test_transparency_lies_on_white(save):
+def test_transparent_pixels_become_white(save):
     pixels = np.array([[[*RED, 255], [*RED, 0], [0, 0, 0, 128]]], np.uint8)
     read = read_image(save(pixels))
     assert read[0, :2].tolist() == [RED, WHITE]
     assert read[0, 2].tolist() == pytest.approx([127] * 3, abs=1)
 
 
-def test_transparent_grey_lies_on_white(save):
+def test_transparent_grey_becomes_white(save):
     grey, alpha = Image.fromarray(np.array([[40, 40]], np.uint8)), Image.fromarray(np.array([[255, 0]], np.uint8))
     assert read_image(save(Image.merge("LA", [grey, alpha]))).tolist() == [[[40] * 3, WHITE]]
 
 
-def test_a_colour_declared_transparent_lies_on_white(save):
+def test_a_colour_declared_transparent_becomes_white(save):
     pixels = np.array([[RED, BLACK]], np.uint8)
     assert read_image(save(pixels, transparency=(0, 0, 0))).tolist() == [[RED, WHITE]]
 
@@ -116,7 +116,7 @@ def test_one_pixel_of_every_mode(save, mode):
     assert read.dtype == np.uint8
 
 
-# --- what is refused
+# --- refused files
 
 
 def test_a_missing_file_is_refused(tmp_path):
@@ -131,7 +131,7 @@ def test_an_empty_file_is_refused(tmp_path):
         read_image(path)
 
 
-def test_a_file_of_something_else_is_refused(tmp_path):
+def test_a_text_file_is_refused(tmp_path):
     path = tmp_path / "x.png"
     path.write_text("image,label\n")
     with refused(path, "not an image"):
@@ -144,7 +144,7 @@ def test_a_folder_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["x.png", "x.jpg", "x.bmp", "x.tif", "x.webp"])
-def test_a_file_cut_off_anywhere_is_refused(save, name):
+def test_a_file_truncated_anywhere_is_refused(save, name):
     path = save(np.random.default_rng(0).integers(0, 256, (16, 16, 3), np.uint8), name)
     whole = path.read_bytes()
     for length in range(1, len(whole) * 9 // 10, len(whole) // 40):
@@ -199,7 +199,7 @@ def test_a_colour_mask_is_foreground_where_any_channel_is(save):
     assert read_mask(save(pixels), (1, 3)).tolist() == [[False, True, True]]
 
 
-def test_alpha_is_no_part_of_a_mask(save):
+def test_alpha_is_ignored_in_a_mask(save):
     pixels = np.array([[[0, 0, 0, 255], [0, 0, 3, 255], [0, 0, 0, 0]]], np.uint8)
     assert read_mask(save(pixels, "rgba.png"), (1, 3)).tolist() == [[False, True, False]]
     grey, alpha = Image.fromarray(np.array([[0, 9]], np.uint8)), Image.new("L", (2, 1), 255)
@@ -234,12 +234,12 @@ def test_a_missing_and_a_truncated_mask_are_refused(tmp_path, save):
 
 
 def test_a_bilevel_tiff_mask_keeps_its_stored_values(tmp_path):
-    """Writers of boolean TIFFs often declare that zero is white, and viewers then show ones as black."""
+    """Boolean TIFFs often declare that zero is white, so that viewers show ones as black."""
     truth = np.zeros((4, 8), bool)
     truth[1, 2:6] = True
     image = Image.fromarray(~truth)  # Pillow inverts on writing with this tag, as it does on reading
     image.save(tmp_path / "m.tif", tiffinfo={262: 0})
     assert Image.open(tmp_path / "m.tif").tag_v2[262] == 0
     raw = np.frombuffer((tmp_path / "m.tif").read_bytes(), np.uint8)
-    assert np.packbits(truth[1])[0] in raw  # the stored bits are the truth
+    assert np.packbits(truth[1])[0] in raw  # the stored bits are those of the mask
     assert np.array_equal(read_mask(tmp_path / "m.tif", (4, 8)), truth)

@@ -1,4 +1,4 @@
-"""The one table: what is written is read back, and every way to write it wrong has its sentence."""
+"""Manifests are read back as written, and every kind of invalid table has a clear error."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from histolumen.errors import DataError, HistolumenError
 ROWS = (
     Row("a/1.png", "benign", "train", "a/1_mask.png", "patient 1"),
     Row("b/2.png", "malignant", "train"),
-    Row("b/3.png", "malignant", "valid", group="patient 2"),
+    Row("b/3.png", "malignant", "valid", patient="patient 2"),
     Row("a/4.png", "benign", "test", "a/4_mask.png"),
 )
 
@@ -34,11 +34,11 @@ def table(tmp_path: Path):
 # --- writing and reading back
 
 
-def test_beside_its_images_a_manifest_names_no_root(tmp_path):
+def test_a_manifest_beside_its_images_has_no_root_column(tmp_path):
     path = tmp_path / "manifest.csv"
     Manifest(ROWS, tmp_path).write(path)
     assert path.read_text().splitlines()[:3] == [
-        "image,label,mask,split,group",
+        "image,label,mask,split,patient",
         "a/1.png,benign,a/1_mask.png,train,patient 1",
         "b/2.png,malignant,,train,",
     ]
@@ -48,7 +48,7 @@ def test_beside_its_images_a_manifest_names_no_root(tmp_path):
 NAMES = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1).map(str.strip).filter(bool)
 
 
-@settings(deadline=None)  # writing flushes to disk, which takes as long as it takes
+@settings(deadline=None)  # the time to flush to disk varies
 @given(
     rows=st.lists(
         st.builds(Row, NAMES, NAMES, st.sampled_from(SPLITS), NAMES | st.just(""), NAMES | st.just("")),
@@ -64,7 +64,7 @@ def test_any_names_are_read_back_as_they_were_written(rows, tmp_path_factory):
 
 
 @pytest.mark.parametrize("place", ["runs/x/manifest.csv", "manifest.csv", "images/lists/manifest.csv"])
-def test_elsewhere_a_manifest_still_finds_its_images(tmp_path, place):
+def test_a_manifest_in_another_folder_finds_its_images(tmp_path, place):
     image = tmp_path / "images" / "a" / "1.png"
     image.parent.mkdir(parents=True)
     image.touch()
@@ -87,31 +87,31 @@ def test_a_manifest_and_its_images_may_move_together(tmp_path):
     assert moved.image_path(moved.rows[0]).is_file()
 
 
-def test_a_relative_path_is_as_good_as_an_absolute_one(tmp_path, monkeypatch):
+def test_relative_and_absolute_paths_are_equivalent(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Manifest(ROWS, Path("images")).write(Path("manifest.csv"))
     assert read_manifest(tmp_path / "manifest.csv").root == tmp_path / "images"
 
 
-def test_moved_images_are_found_where_the_user_says(tmp_path):
+def test_moved_images_are_found_in_the_folder_given(tmp_path):
     Manifest(ROWS, tmp_path / "old").write(tmp_path / "manifest.csv")
     moved = read_manifest(tmp_path / "manifest.csv", images=tmp_path / "new")
     assert moved.image_path(ROWS[0]) == tmp_path / "new" / "a" / "1.png"
     assert moved.mask_path(ROWS[0]) == tmp_path / "new" / "a" / "1_mask.png"
 
 
-def test_no_mask_has_no_path(tmp_path):
+def test_a_row_without_mask_has_no_mask_path(tmp_path):
     assert Manifest(ROWS, tmp_path).mask_path(ROWS[1]) is None
 
 
-def test_a_file_name_that_is_not_unicode_is_refused_with_a_sentence(tmp_path):
-    """Archives from old systems hold such names; Python reads them as lone surrogates."""
+def test_a_file_name_that_is_not_unicode_is_refused(tmp_path):
+    """Old archives contain such names; Python represents them with lone surrogates."""
     name = os.fsdecode(b"caf\xe9.png")
     with pytest.raises(HistolumenError, match="caf"):
         Manifest((Row(name, "benign", "train"),), tmp_path).write(tmp_path / "manifest.csv")
 
 
-# --- looking at rows
+# --- rows
 
 
 def test_classes_are_in_alphabetical_order(tmp_path):
@@ -127,7 +127,7 @@ def test_an_unknown_split_names_the_nearest(tmp_path):
         Manifest(ROWS, tmp_path).split("vali")
 
 
-def test_summary_counts_classes_and_masks_of_each_split_there_is(tmp_path):
+def test_summary_counts_classes_and_masks_per_split(tmp_path):
     lines = Manifest(ROWS[:3], tmp_path).summary().splitlines()
     assert [" ".join(line.split()) for line in lines] == [
         "train 2 images: 1 benign, 1 malignant; 1 with a mask",
@@ -135,7 +135,7 @@ def test_summary_counts_classes_and_masks_of_each_split_there_is(tmp_path):
     ]
 
 
-# --- tables written by others
+# --- tables from other software
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
@@ -150,9 +150,10 @@ def test_byte_order_mark_and_quoted_commas(table):
     assert read_manifest(table(text)).rows == (Row("a, b.png", 'be "nign"', "train"),)
 
 
-def test_columns_may_come_in_any_order(table):
-    text = "group,split,label,image\np1,test,benign,1.png\n"
-    assert read_manifest(table(text)).rows == (Row("1.png", "benign", "test", group="p1"),)
+@pytest.mark.parametrize("patient", ["patient", "group"])  # `group` in manifests of earlier versions
+def test_columns_may_come_in_any_order(table, patient):
+    text = f"{patient},split,label,image\np1,test,benign,1.png\n"
+    assert read_manifest(table(text)).rows == (Row("1.png", "benign", "test", patient="p1"),)
 
 
 @pytest.mark.parametrize(
@@ -175,14 +176,14 @@ def test_columns_may_come_in_any_order(table):
         ("image,label,split,root\n1.png,benign,train,a\n2.png,benign,train,b\n", "names 2 root folders"),
     ],
 )
-def test_what_is_wrong_with_a_table_is_said(table, text, message):
+def test_an_invalid_table_is_refused_with_the_reason(table, text, message):
     path = table(text)
     with pytest.raises(DataError, match=re.escape(str(path)) + ".*" + re.escape(message)):
         read_manifest(path)
 
 
 @pytest.mark.parametrize("fault", ["2.png,benign", "2.png,benign,trian"])
-def test_the_line_named_is_the_line_in_the_file(table, fault):
+def test_the_line_number_is_that_of_the_file(table, fault):
     with pytest.raises(DataError, match="line 5"):
         read_manifest(table(f"image,label,split\n\n1.png,benign,train\n\n{fault}\n"))
 
@@ -196,7 +197,7 @@ def test_another_encoding_is_refused(table, content):
         read_csv(table(content))
 
 
-def test_a_text_that_is_no_table_is_refused(table):
+def test_a_text_that_is_not_a_table_is_refused(table):
     with pytest.raises(DataError, match=r"manifest\.csv"):
         read_csv(table("x" * 200_000))
 
@@ -213,7 +214,7 @@ def test_first_repeated():
     assert first_repeated(["a", "b"]) is None
 
 
-# --- what training needs
+# --- requirements of training
 
 
 def manifest_of(*pairs: str) -> Manifest:

@@ -1,4 +1,4 @@
-"""Dividing images: whole patients, fair shares, the same for the same seed."""
+"""Splits keep patients together, match the shares, and depend only on the seed."""
 
 from collections import Counter, defaultdict
 
@@ -16,7 +16,7 @@ seeds = st.integers(0, 2**32)
 
 
 @given(images, shares, seeds)
-def test_groups_stay_whole_and_every_image_gets_a_split(images, shares, seed):
+def test_patients_stay_together_and_every_image_gets_a_split(images, shares, seed):
     splits = stratified_split([label for label, _ in images], [group for _, group in images], *shares, seed)
     assert len(splits) == len(images)
     assert set(splits) <= set(SPLITS)
@@ -37,7 +37,7 @@ def test_single_images_miss_the_share_of_their_class_by_less_than_one(labels, sh
 
 
 @given(images, seeds)
-def test_a_share_of_nothing_gets_nothing(images, seed):
+def test_a_share_of_zero_gets_no_image(images, seed):
     labels, groups = [label for label, _ in images], [group for _, group in images]
     assert set(stratified_split(labels, groups, 0, 0, seed)) <= {"train"}
     assert "valid" not in stratified_split(labels, groups, 0, 0.5, seed)
@@ -54,7 +54,7 @@ def test_another_seed_gives_another_split():
     assert len({tuple(stratified_split(labels, groups, 0.2, 0.2, seed)) for seed in range(5)}) == 5
 
 
-def test_patients_of_many_images_still_give_about_the_shares():
+def test_patients_with_many_images_match_the_shares_approximately():
     labels = [label for patient in range(40) for label in ["ab"[patient % 2]] * (1 + patient % 5)]
     groups = [f"p{patient}" for patient in range(40) for _ in range(1 + patient % 5)]
     counts = Counter(zip(labels, stratified_split(labels, groups, 0.2, 0.2, 0), strict=True))

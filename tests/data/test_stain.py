@@ -1,4 +1,4 @@
-"""Stain jitter: the identity changes nothing, each stain changes the colours it has, masks stay as they are."""
+"""Stain jitter: the identity changes nothing, each stain changes its own colours, masks are unchanged."""
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ def test_more_stain_is_darker_and_glass_stays_glass():
 
 
 @pytest.mark.parametrize(("stain", "channel"), [(0, 0), (1, 1)])
-def test_haematoxylin_takes_red_away_and_eosin_green(stain, channel):
+def test_haematoxylin_absorbs_red_and_eosin_green(stain, channel):
     shift = torch.eye(3)[stain] * 0.3
     before = torch.full((3, 2, 2), 180, dtype=torch.uint8)
     loss = (before.float() - restain(before, ONES, shift).float()).mean((1, 2))
@@ -35,7 +35,7 @@ def test_masks_and_proposals_are_not_stained():
     assert torch.equal(StainJitter(0.5)(mask), mask)
 
 
-def test_the_recipe_switches_it_on():
+def test_stain_jitter_is_enabled_by_the_settings():
     names = [type(step).__name__ for step in training_transform(ImageSettings(stain=0.1)).transforms]
     assert "StainJitter" in names
     assert "StainJitter" not in [type(step).__name__ for step in training_transform(ImageSettings()).transforms]

@@ -1,4 +1,4 @@
-"""Geometry: sizes on the grid, crops of the right place, image and mask moved alike."""
+"""Geometry: working sizes are multiples, crops are windows, image and mask are transformed together."""
 
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from histolumen.data.transforms import (
     ImageSettings,
     QuarterTurn,
+    fitting_crop,
     to_unit_range,
     to_working_size,
     training_transform,
@@ -34,7 +35,7 @@ def test_a_crop_larger_than_the_short_side_is_refused():
         ImageSettings(short_side=400, crop=416)
 
 
-def test_at_original_resolution_any_crop_may_be_asked_for():
+def test_at_original_resolution_any_crop_is_allowed():
     assert ImageSettings(short_side=None, crop=1024).crop == 1024
 
 
@@ -42,7 +43,7 @@ def test_at_original_resolution_any_crop_may_be_asked_for():
 
 
 @given(sides, sides, st.none() | st.integers(32, 1024))
-def test_working_sizes_are_on_the_grid_and_keep_the_aspect(height, width, short_side):
+def test_working_sizes_are_multiples_and_keep_the_aspect(height, width, short_side):
     assume(max(height, width) <= 20 * min(height, width))
     settings = ImageSettings(short_side=short_side, crop=32)
     size = working_size(height, width, settings)
@@ -75,7 +76,7 @@ def test_an_image_already_at_its_working_size_is_unchanged():
     assert (to_working_size(pixels, PLAIN).permute(1, 2, 0).numpy() == pixels).all()
 
 
-def test_mirrored_views_of_an_array_are_taken_too():
+def test_arrays_with_negative_strides_are_accepted():
     pixels = np.random.default_rng(0).integers(0, 256, (32, 48, 3), np.uint8)
     assert (to_working_size(pixels[:, ::-1], PLAIN).permute(1, 2, 0).numpy() == pixels[:, ::-1]).all()
 
@@ -96,7 +97,7 @@ def test_unit_range():
 
 @pytest.fixture
 def files(tmp_path):
-    """Images of these heights and widths, on disk."""
+    """Write images of the given heights and widths."""
 
     def write(*sizes: tuple[int, int]) -> list[Path]:
         paths = [tmp_path / f"{index}.png" for index in range(len(sizes))]
@@ -107,28 +108,28 @@ def files(tmp_path):
     return write
 
 
-def test_the_network_sees_glas_at_three_quarters_of_a_micron(files):
+def test_the_working_resolution_of_glas_is_three_quarters_of_a_micron(files):
     settings = ImageSettings(mpp=0.62)  # 522 x 775 becomes 432 x 640
     assert working_mpp(files((522, 775)), settings) == pytest.approx(0.62 / (432 * 640 / 522 / 775) ** 0.5)
     assert working_mpp(files((522, 775)), settings) == pytest.approx(0.75, abs=0.001)
 
 
-def test_images_of_several_sizes_are_stood_for_by_the_median(files):
+def test_images_of_several_sizes_use_the_median(files):
     settings = PLAIN.model_copy(update={"mpp": 0.5})
     assert working_mpp(files((32, 32), (64, 64), (640, 640)), settings) == pytest.approx(1.0)
 
 
-def test_at_original_resolution_the_files_resolution_holds(files):
+def test_at_original_resolution_the_mpp_is_that_of_the_files(files):
     assert working_mpp(files((50, 70)), ImageSettings(short_side=None, mpp=0.25)) == 0.25
 
 
-def test_a_resolution_that_is_not_given_is_not_known(files):
+def test_a_resolution_that_is_not_given_is_unknown(files):
     assert working_mpp(files((50, 70)), ImageSettings()) is None
     with pytest.raises(ValidationError, match="greater than 0"):
         ImageSettings(mpp=0)
 
 
-def test_files_that_cannot_be_opened_are_left_to_the_reader(files, tmp_path):
+def test_unreadable_files_are_ignored(files, tmp_path):
     (tmp_path / "text.png").write_text("no image")
     settings = PLAIN.model_copy(update={"mpp": 0.5})
     broken = [tmp_path / "text.png", tmp_path / "gone.png"]
@@ -147,7 +148,7 @@ def scene() -> tuple[tv_tensors.Image, tv_tensors.Mask]:
     return tv_tensors.Image(torch.stack([rows, columns, bit]).to(torch.uint8)), tv_tensors.Mask(bit[None])
 
 
-def test_image_and_mask_get_the_same_geometry(scene):
+def test_image_and_mask_are_transformed_together(scene):
     transform = training_transform(PLAIN.model_copy(update={"flips": True, "quarter_turns": True}))
     torch.manual_seed(0)
     seen = set()
@@ -156,7 +157,7 @@ def test_image_and_mask_get_the_same_geometry(scene):
         assert image.shape == (3, 32, 32)
         assert (image[2] == mask[0]).all()
         seen.add((int(image[0, 0, 0]), int(image[1, 0, 0])))
-    assert len(seen) > 20  # crops, flips and turns do vary
+    assert len(seen) > 20  # crops, flips and rotations vary
 
 
 def test_without_flips_turns_and_jitter_a_crop_is_a_window_of_the_image(scene):
@@ -196,3 +197,25 @@ def test_jitter_changes_colours_but_no_mask(scene):
     image, same = training_transform(PLAIN.model_copy(update={"jitter": (0.5, 0.5, 0.5, 0.05)}))(grey, mask)
     assert (image != grey).any()
     assert (same == mask).all()
+
+
+# --- other multiples than 16
+
+
+@given(sides, sides, st.sampled_from([8, 14, 16, 32, 224]))
+def test_working_sizes_are_multiples_of_the_given_number(height, width, multiple):
+    assume(max(height, width) <= 20 * min(height, width))
+    for side in working_size(height, width, ImageSettings(), multiple=multiple):
+        assert side % multiple == 0
+        assert side >= 32
+
+
+@pytest.mark.parametrize(("multiple", "side"), [(16, 416), (14, 406), (8, 416), (32, 416), (224, 224), (512, 512)])
+def test_the_crop_of_the_paper_for_other_backbones(multiple, side):
+    assert fitting_crop(ImageSettings(), multiple) == side
+
+
+def test_an_image_that_would_become_enormous_is_refused():
+    settings = ImageSettings(short_side=8000, crop=32)
+    with pytest.raises(ImageError, match=r"^a/x\.png: 2000 x 100 pixels become 160000 x 8000 .*; lower it or cut"):
+        working_size(100, 2000, settings, Path("a/x.png"))

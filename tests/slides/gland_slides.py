@@ -1,10 +1,10 @@
-"""A slide of synthetic glands, and how tests look at it."""
+"""A slide of synthetic glands, and settings to predict it in small tiles."""
 
 import numpy as np
 from slide_files import GLASS
 
-from histolumen.data.synthetic import make_sample
-from histolumen.slides.predict import SlideSettings
+from histolumen.data.sources.synthetic_image import make_sample
+from histolumen.engine.slides.predict import SlideSettings
 
 SMALL_TILES = SlideSettings(tile=256, overlap=64, model_mpp=0.5, min_area=10)
 

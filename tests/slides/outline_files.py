@@ -1,4 +1,4 @@
-"""ASAP files for the tests."""
+"""Write ASAP annotation files for tests."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ SQUARE: Points = [(0, 0), (100, 0), (100, 100), (0, 100)]
 
 
 def write_outlines(path: Path, *annotations: tuple[str, Points]) -> Path:
-    """Write group and points of each annotation as ASAP does."""
+    """Write annotations, each given as (group, points), in ASAP's format."""
     text = []
     for number, (group, points) in enumerate(annotations):
         nodes = "".join(f'<Coordinate Order="{k}" X="{x}" Y="{y}" />' for k, (x, y) in enumerate(points))

@@ -1,4 +1,4 @@
-"""Outlines of ASAP: geometry, repairs, refusals, and masks with shapely as the judge."""
+"""ASAP outlines: geometry, repairs, errors, and masks compared with shapely."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def test_tumour_minus_holes(tmp_path, tumour, hole):
     assert outlines.tumour.equals(shapely.Polygon(SQUARE, [INNER]))
 
 
-def test_a_hole_counts_wherever_it_stands_in_the_file(tmp_path):
+def test_the_position_of_a_hole_in_the_file_does_not_matter(tmp_path):
     assert read(tmp_path, ("_2", INNER), ("_0", SQUARE)).tumour.area == 100**2 - 40**2
 
 
@@ -49,26 +49,26 @@ def test_a_self_crossing_outline_is_repaired_with_a_note(tmp_path):
     assert "annotation 'outline 0'" in outlines.notes[0]
 
 
-def test_a_spike_leaves_only_what_has_an_area(tmp_path):
+def test_a_spike_without_area_is_removed(tmp_path):
     outlines = read(tmp_path, ("_0", [(0, 0), (100, 0), (200, 0), (100, 0), (100, 100), (0, 100)]))
     assert outlines.tumour.equals(shapely.box(0, 0, 100, 100))
 
 
-def test_what_encloses_nothing_is_left_out_with_a_note(tmp_path):
+def test_annotations_without_area_are_left_out_with_a_note(tmp_path):
     line = [(0, 0), (10, 10), (20, 20)]
     outlines = read(tmp_path, ("_0", SQUARE), ("_0", [(5, 5), (6, 6), (5, 5)]), ("_0", []), ("_2", line))
     assert outlines.tumour.equals(shapely.box(0, 0, 100, 100))
     assert ["left out" in note for note in outlines.notes].count(True) == 3
 
 
-def test_what_reaches_beyond_the_slide_is_clipped_with_a_note(tmp_path):
+def test_outlines_beyond_the_slide_are_clipped_with_a_note(tmp_path):
     outlines = read(tmp_path, ("_0", [(x - 50, y) for x, y in SQUARE]))
     assert outlines.tumour.equals(shapely.box(0, 0, 50, 100))
     assert "clipped" in outlines.notes[0]
 
 
 @pytest.mark.parametrize("shift", [(2000, 0), (-100, 0)])  # far away, and touching the edge from outside
-def test_an_outline_outside_the_slide_belongs_to_another(tmp_path, shift):
+def test_an_outline_outside_the_slide_is_refused(tmp_path, shift):
     away = [(x + shift[0], y + shift[1]) for x, y in SQUARE]
     with pytest.raises(SlideError, match=r"'outline 1': lies wholly outside its slide of 1000 x 800.*another slide"):
         read(tmp_path, ("_0", SQUARE), ("_0", away))
@@ -86,7 +86,7 @@ def test_outlines_without_tumour_are_refused(tmp_path, annotations):
 
 
 @pytest.mark.parametrize("value", ["12,5", "", "nan", "inf", "left"])
-def test_coordinates_are_numbers(tmp_path, value):
+def test_coordinates_must_be_numbers(tmp_path, value):
     path = write_outlines(tmp_path / "slide.xml", ("_0", SQUARE))
     path.write_text(path.read_text().replace('X="100"', f'X="{value}"', 1))
     with pytest.raises(SlideError, match=f"coordinate '{value}' is not a number"):
@@ -98,13 +98,13 @@ def test_coordinates_are_numbers(tmp_path, value):
     [
         ("<ASAP_Annotations><Annotations>", "not well-formed"),
         ("", "not well-formed"),
-        ("<ASAP_Annotations><Annotations/></ASAP_Annotations>", "holds no annotation"),
+        ("<ASAP_Annotations><Annotations/></ASAP_Annotations>", "contains no annotation"),
         ("<?xml version='1.0' encoding='klingon'?><a/>", "not well-formed"),
         ("<!DOCTYPE a [<!ENTITY b 'c'><!ENTITY d '&b;&b;&b;'>]><a>&d;</a>", "document type or entities"),
         ("<!DOCTYPE a SYSTEM 'file:///etc/hostname'><a/>", "document type or entities"),
     ],
 )
-def test_files_that_are_no_outlines_are_refused(tmp_path, content, message):
+def test_files_without_outlines_are_refused(tmp_path, content, message):
     path = tmp_path / "slide.xml"
     path.write_text(content)
     with pytest.raises(SlideError, match=rf"slide\.xml: .*{message}.*; "):
@@ -116,17 +116,17 @@ def test_a_missing_file_is_refused(tmp_path):
         read_outlines(tmp_path / "none.xml", SIZE)
 
 
-def judged(tumour, left, top, side):
-    """The mask by asking for every single pixel's centre."""
+def reference_mask(tumour, left, top, side):
+    """The mask from a test of every pixel centre."""
     y, x = np.mgrid[top : top + side, left : left + side] + 0.5
     return shapely.contains_xy(tumour, x, y)
 
 
-@pytest.mark.parametrize("side", [64, 75])  # a multiple of the squares that are decided at once, and not
+@pytest.mark.parametrize("side", [64, 75])  # a multiple of the squares that are filled at once, and not
 @pytest.mark.parametrize("place", [(0, 0), (40, 40), (70, 60), (300, 300), (97, 3)])
-def test_a_pixel_is_tumour_where_its_centre_is(tmp_path, place, side):
+def test_a_pixel_is_tumour_if_its_centre_is_inside(tmp_path, place, side):
     ring = read(tmp_path, ("_0", SQUARE), ("_2", [(30, 30), (71, 35), (50, 90)])).tumour
-    assert (tumour_mask(ring, *place, side) == judged(ring, *place, side)).all()
+    assert (tumour_mask(ring, *place, side) == reference_mask(ring, *place, side)).all()
 
 
 def test_a_mask_is_full_inside_and_empty_outside(tmp_path):
@@ -138,7 +138,7 @@ def test_a_mask_is_full_inside_and_empty_outside(tmp_path):
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="real outlines are not at hand")
 @pytest.mark.parametrize("name", ["tumor_073", "tumor_081", "tumor_093"])
-def test_real_outlines_read_without_a_word_and_their_masks_add_up(name):
+def test_real_outlines_give_no_notes_and_their_masks_add_up(name):
     tumour, notes = read_outlines(REAL / f"{name}.xml", (98_304, 98_304))
     assert notes == []
     assert tumour.is_valid
@@ -149,4 +149,4 @@ def test_real_outlines_read_without_a_word_and_their_masks_add_up(name):
     assert sum(mask.sum() for mask in masks.values()) == pytest.approx(tumour.area, rel=1e-3)
     crossed = [place for place, mask in masks.items() if 0 < mask.mean() < 1]
     for place in crossed[::8]:
-        assert (masks[place] == judged(tumour, *place, 512)).all()
+        assert (masks[place] == reference_mask(tumour, *place, 512)).all()

@@ -14,7 +14,7 @@ def slide(tmp_path_factory):
         yield opened
 
 
-def test_pixels_are_those_of_the_file_and_beyond_it_the_rim_goes_on(slide):
+def test_pixels_outside_the_slide_repeat_its_edge(slide):
     pixels = speckled(700, 600)
     assert np.array_equal(slide.read(Region(100, 50, 64, 32), (64, 32), 1), pixels[50:82, 100:164])
     beyond = slide.read(Region(-10, 590, 30, 30), (30, 30), 1)
@@ -32,7 +32,7 @@ def test_a_place_has_the_same_pixels_in_every_region(slide, scale, right, down):
     assert np.abs(part.astype(int) - same).max() <= 1
 
 
-def test_a_nearby_level_is_taken_as_it_is(slide):
+def test_a_nearby_level_is_read_without_resampling(slide):
     assert slide.natural_scale(1.985) == pytest.approx(2, abs=1e-2)
     assert slide.natural_scale(1.37) == 1.37
 
@@ -43,12 +43,12 @@ def test_the_whole_slide_reduced(slide):
     assert np.abs(small[:-1, :-1].astype(float).mean((0, 1)) - speckled(700, 600).mean((0, 1))).max() < 3
 
 
-def test_without_a_pyramid_it_is_read_all_the_same(tmp_path, slide):
+def test_a_slide_without_pyramid_is_read(tmp_path, slide):
     with open_slide(write_slide(tmp_path / "flat.tif", speckled(700, 600), pyramid=False)) as flat:
         assert np.abs(flat.reduced(32).astype(int) - slide.reduced(32)).max() < 25
 
 
-def test_the_resolution_is_what_the_file_or_the_user_says(tmp_path):
+def test_the_resolution_comes_from_the_file_or_the_user(tmp_path):
     path = write_slide(tmp_path / "a.tif", speckled(300, 300), mpp=None)
     with open_slide(path) as unstated:
         assert unstated.mpp is None
@@ -60,7 +60,7 @@ def test_the_resolution_is_what_the_file_or_the_user_says(tmp_path):
         assert known.require_mpp() == pytest.approx(0.243, abs=1e-4)
 
 
-def test_what_is_no_slide_says_so(tmp_path):
+def test_files_that_are_not_slides_are_refused(tmp_path):
     with pytest.raises(SlideError, match="no such file"):
         open_slide(tmp_path / "none.svs")
     (tmp_path / "text.svs").write_text("hello")
@@ -68,7 +68,7 @@ def test_what_is_no_slide_says_so(tmp_path):
         open_slide(tmp_path / "text.svs")
 
 
-def test_a_truncated_slide_says_so(tmp_path):
+def test_a_truncated_slide_is_refused(tmp_path):
     path = write_slide(tmp_path / "a.tif", speckled(1500, 1500))
     path.write_bytes(path.read_bytes()[:-200_000])
     with pytest.raises(SlideError, match=r"truncated|not a slide"), open_slide(path) as cut:

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from histolumen.errors import ConfigError
-from histolumen.slides.store import RasterFile, RecordFile
-from histolumen.slides.tiles import TileGrid
+from histolumen.slides.store import RecordFile
+from histolumen.slides.tiles import TileLayout
 
 grids = st.builds(
-    TileGrid,
+    TileLayout,
     width=st.integers(1, 3000),
     height=st.integers(1, 3000),
     scale=st.just(1.0),
@@ -42,18 +42,31 @@ def test_weights_of_neighbours_add_up_to_one(grid, cell):
     ramp = grid.weights(cell)[grid.tile // cell // 2]
     step = grid.step // cell
     assert np.allclose(ramp[step:] + ramp[: len(ramp) - step], 1, atol=1e-6)
-    assert ramp[0] == 0  # the rim does not count
+    assert ramp[0] == 0  # the edge has no weight
     core = grid.overlap // 2 // cell
     assert (ramp[core : core + step] > 0).all()
 
 
 @pytest.mark.parametrize("wrong", [{"tile": 100}, {"overlap": 32}, {"tile": 256, "overlap": 192}])
-def test_sizes_that_do_not_fit_the_networks_grid_are_refused(wrong):
+def test_sizes_that_are_no_multiples_are_refused(wrong):
     with pytest.raises(ConfigError, match="--overlap"):
-        TileGrid(1000, 1000, 1.0, **{"tile": 512, "overlap": 64, **wrong})
+        TileLayout(1000, 1000, 1.0, **{"tile": 512, "overlap": 64, **wrong})
 
 
-def test_records_survive_and_count_once_written(tmp_path):
+@pytest.mark.parametrize(
+    ("multiple", "tile", "overlap", "cells"),
+    [(16, 1024, 192, {4: 4, 8: 8, 16: 8}), (32, 1024, 192, {4: 4, 32: 8}), (14, 1036, 196, {4: 7, 7: 7, 14: 7}),
+     (13, 1027, 208, {13: 13})],
+)  # fmt: skip
+def test_tiles_are_rounded_up_to_multiples(multiple, tile, overlap, cells):
+    layout = TileLayout.fitting(3000, 2000, 1.0, 1024, 192, 0, multiple)
+    assert (layout.tile, layout.overlap) == (tile, overlap)
+    for stride, cell in cells.items():
+        assert layout.cell(stride) == cell
+        assert layout.tile % cell == layout.overlap // 2 % cell == 0
+
+
+def test_records_persist_and_are_done_once_written(tmp_path):
     first = RecordFile(tmp_path / "a.cells", 5, (2, 3, 3))
     record = np.arange(18, dtype=np.float32).reshape(2, 3, 3)
     first.write(3, record)
@@ -64,11 +77,3 @@ def test_records_survive_and_count_once_written(tmp_path):
     with pytest.raises(ValueError, match="shape"):
         second.write(0, record[0])
     second.close()
-
-
-def test_a_raster_is_zero_where_nothing_was_written(tmp_path):
-    with RasterFile(tmp_path / "heat", 7, 5) as raster:
-        raster.write(2, 1, np.full((3, 4), 9, np.uint8))
-        whole = raster.read(0, 0, 7, 5)
-    assert whole.sum() == 9 * 12
-    assert (whole[1:4, 2:6] == 9).all()

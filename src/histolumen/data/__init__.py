@@ -1,1 +1,1 @@
-"""Images and labels in, batches out: sources, the manifest they all become, decoding, transforms."""
+"""Data loading: image sources, the manifest, decoding, transforms and batches."""

@@ -1,31 +1,27 @@
-"""Looking at every file of a manifest before a long run does."""
+"""Check every file of a manifest before a long run."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from histolumen.data.image import read_image, read_mask
-from histolumen.data.manifest import Manifest, Row
+from histolumen.data.manifest import Manifest
 from histolumen.data.transforms import refuse_narrow
 from histolumen.errors import ImageError
+from histolumen.progress import SILENT, Progress
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What is wrong (files) and what is worth knowing (the data as a whole)."""
+    """Problems with single files, and warnings about the data set as a whole."""
 
     problems: list[str]
     warnings: list[str]
 
 
-def check_manifest(manifest: Manifest, track: Callable[[Iterable[Row]], Iterable[Row]] = lambda rows: rows) -> Findings:
-    """Decode every image and mask and look for what usually goes wrong.
-
-    Args:
-        manifest: to check.
-        track: wraps the rows to show progress.
-    """
+def check_manifest(manifest: Manifest, progress: Progress = SILENT) -> Findings:
+    """Decode every image and mask, and look for common mistakes in the splits."""
     problems: list[str] = []
-    for row in track(manifest.rows):
+    for row in progress.track(manifest.rows, "checking"):
         try:
             path = manifest.image_path(row)
             image = read_image(path)
@@ -35,19 +31,19 @@ def check_manifest(manifest: Manifest, track: Callable[[Iterable[Row]], Iterable
                 read_mask(mask, image.shape[:2])
         except ImageError as error:
             problems.append(str(error))
-    return Findings(problems, [*_shared_groups(manifest), *_missing_classes(manifest)])
+    return Findings(problems, [*_shared_patients(manifest), *_missing_classes(manifest)])
 
 
-def _shared_groups(manifest: Manifest) -> Iterable[str]:
+def _shared_patients(manifest: Manifest) -> Iterable[str]:
     splits: dict[str, set[str]] = {}
     for row in manifest.rows:
-        if row.group:
-            splits.setdefault(row.group, set()).add(row.split)
-    shared = sorted(group for group, names in splits.items() if len(names) > 1)
+        if row.patient:
+            splits.setdefault(row.patient, set()).add(row.split)
+    shared = sorted(patient for patient, names in splits.items() if len(names) > 1)
     if shared:
         yield (
-            f"{len(shared)} group(s) have images in more than one split (first: {shared[0]}): "
-            "the test may look better than it is"
+            f"{len(shared)} patient(s) have images in more than one split (first: {shared[0]}): "
+            "test results may be too optimistic"
         )
 
 

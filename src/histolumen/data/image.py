@@ -1,41 +1,78 @@
-"""Reading images and masks of every usual kind, and refusing the rest with a sentence."""
+"""Decode images and masks of all common formats; anything else is an `ImageError`."""
 
+import os
 import warnings
 from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageFile, UnidentifiedImageError
+from torch import Tensor
 
 from histolumen.errors import ImageError
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp"})
 _PHOTOMETRIC = 262  # TIFF tag
-MAX_PIXELS = 500_000_000  # 1.5 GB as RGB; beyond that it is a slide
+MAX_PIXELS = 500_000_000  # 1.5 GB as RGB; larger images should be read as slides
 
 ImageFile.LOAD_TRUNCATED_IMAGES = False
-Image.MAX_IMAGE_PIXELS = None  # `_open` checks the header against MAX_PIXELS itself, with a better message
+Image.MAX_IMAGE_PIXELS = None  # `_open` checks MAX_PIXELS itself, with a better message
 
 
 def read_image(path: Path) -> np.ndarray:
-    """Decode to RGB [H, W, 3] uint8: grey is repeated, transparency lies on white (empty glass), 16 bits become 8."""
+    """Decode to RGB [H, W, 3] uint8: grey is repeated, transparent pixels become white, 16 bits become 8."""
     with _open(path) as image:
-        return _to_rgb(_decoded(image, path))
+        return _to_rgb(_decode(image, path))
+
+
+ImageLike = str | os.PathLike[str] | Image.Image | np.ndarray | Tensor
+"""A path, a PIL image, an array [H, W, 3] or [H, W], or a tensor [3, H, W]; uint8, or floats in [0, 1]."""
+
+
+def as_rgb(image: ImageLike) -> np.ndarray:
+    """Convert any kind of image to RGB [H, W, 3] uint8."""
+    if isinstance(image, str | os.PathLike):
+        return read_image(Path(image))
+    if isinstance(image, Image.Image):
+        return _to_rgb(image)
+    if isinstance(image, Tensor):
+        if image.ndim != 3 or image.shape[0] != 3:
+            raise ImageError(f"image: expected a tensor [3, H, W], found {list(image.shape)}")
+        image = image.detach().cpu().permute(1, 2, 0).numpy()
+    if not isinstance(image, np.ndarray):
+        raise ImageError(f"image: expected a path, a PIL image, an array or a tensor, found {type(image).__name__}")
+    grey = image.ndim == 2
+    if not grey and (image.ndim != 3 or image.shape[2] != 3):
+        raise ImageError(f"image: expected RGB [H, W, 3] or grey [H, W], found {list(image.shape)}")
+    if 0 in image.shape:
+        raise ImageError(f"image: has no pixels ({list(image.shape)})")
+    pixels = _to_uint8(image)
+    return np.repeat(pixels[..., None], 3, axis=2) if grey else pixels
+
+
+def _to_uint8(values: np.ndarray) -> np.ndarray:
+    if values.dtype == np.uint8:
+        return values
+    if values.dtype.kind == "f":
+        if not (np.isfinite(values).all() and values.min() >= 0 and values.max() <= 1):
+            raise ImageError("image: floats must lie in [0, 1]; divide by 255, or give uint8")
+        return (255 * values).round().astype(np.uint8)
+    raise ImageError(f"image: values must be uint8 or floats in [0, 1], found {values.dtype}")
 
 
 def read_mask(path: Path, size: tuple[int, int]) -> np.ndarray:
-    """Decode to [H, W] bool: any non-zero pixel (instance labels too) is foreground.
+    """Decode to [H, W] bool: every non-zero pixel (any instance label) is foreground.
 
     Args:
-        path: of the mask.
-        size: height and width of the image it belongs to.
+        path: mask file.
+        size: height and width of the image that the mask belongs to.
     """
     with _open(path) as image:
         if (image.height, image.width) != size:
             raise ImageError(
                 f"{path}: the mask is {image.width} x {image.height} pixels but its image {size[1]} x {size[0]}; "
-                "give the mask of this very image"
+                "give the mask that belongs to this image"
             )
-        values = np.asarray(_decoded(image, path))
+        values = np.asarray(_decode(image, path))
         if _white_is_zero(image):
             values = ~values
     if values.ndim == 3:
@@ -49,7 +86,7 @@ def _open(path: Path) -> Image.Image:
         if path.stat().st_size == 0:
             raise ImageError(f"{path}: the file is empty; copy it again")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # metadata oddities; pixels are what counts
+            warnings.simplefilter("ignore")  # about metadata; only the pixels matter
             image = Image.open(path)
     except FileNotFoundError as error:
         raise ImageError(f"{path}: no such file; check the path and, for a manifest, where its images are") from error
@@ -67,12 +104,12 @@ def _open(path: Path) -> Image.Image:
 
 
 def _white_is_zero(image: Image.Image) -> bool:
-    """Whether a bilevel TIFF stores 1 as black: a mask means its stored values, Pillow gives their look."""
+    """Whether a bilevel TIFF stores 1 as black. Masks need the stored values, but Pillow returns the displayed ones."""
     tags = getattr(image, "tag_v2", {})
     return image.mode == "1" and tags.get(_PHOTOMETRIC) == 0
 
 
-def _decoded(image: Image.Image, path: Path) -> Image.Image:
+def _decode(image: Image.Image, path: Path) -> Image.Image:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -86,7 +123,7 @@ def _decoded(image: Image.Image, path: Path) -> Image.Image:
 
 def _to_rgb(image: Image.Image) -> np.ndarray:
     if image.mode.startswith("I") or image.mode == "F":
-        return np.repeat(_eight_bits(np.asarray(image))[..., None], 3, axis=2)
+        return np.repeat(_scale_to_uint8(np.asarray(image))[..., None], 3, axis=2)
     if image.mode in {"RGBA", "LA", "PA", "La", "RGBa"} or "transparency" in image.info:
         image = image.convert("RGBA")
         white = Image.new("RGBA", image.size, (255, 255, 255, 255))
@@ -94,8 +131,8 @@ def _to_rgb(image: Image.Image) -> np.ndarray:
     return np.array(image.convert("RGB"))
 
 
-def _eight_bits(values: np.ndarray) -> np.ndarray:
-    """Scale by the range of the number format, so that brightness stays comparable between images."""
+def _scale_to_uint8(values: np.ndarray) -> np.ndarray:
+    """Scale by the range of the data type, so that brightness stays comparable between images."""
     if values.dtype.kind == "f":
         top = 1.0 if np.nanmax(values, initial=0) <= 1 else 255.0
         return (np.nan_to_num(values).clip(0, top) * (255 / top)).round().astype(np.uint8)

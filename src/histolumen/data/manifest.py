@@ -1,4 +1,4 @@
-"""The one table that every source of images becomes: image, label, mask, split, group."""
+"""The manifest: a table of image, label, mask, split and patient that every data source produces."""
 
 import csv
 import os
@@ -13,24 +13,25 @@ from histolumen.errors import DataError, nearest
 
 Split = Literal["train", "valid", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
-_COLUMNS = ("image", "label", "mask", "split", "group")
-_ROOT = "root"  # only in manifests that do not lie beside their images
+_COLUMNS = ("image", "label", "mask", "split", "patient")
+_FORMER_NAMES = {"group": "patient"}  # column names of earlier versions
+_ROOT = "root"  # column of manifests that are not in the folder of their images
 
 
 @dataclass(frozen=True)
 class Row:
-    """One image. Paths are relative to the manifest's root; `mask` and `group` may be empty."""
+    """One image. Paths are relative to the manifest's root; `mask` and `patient` may be empty."""
 
     image: str
     label: str
     split: Split
     mask: str = ""
-    group: str = ""
+    patient: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Manifest:
-    """Rows and the folder their paths start from."""
+    """Rows, and the folder that their paths are relative to."""
 
     rows: tuple[Row, ...]
     root: Path
@@ -46,12 +47,16 @@ class Manifest:
             raise DataError(f"unknown split '{name}'; {nearest(name, SPLITS)}")
         return replace(self, rows=tuple(row for row in self.rows if row.split == name))
 
+    def image_paths(self, split: str | None = None) -> list[Path]:
+        """Paths of the images of a split, or of all images."""
+        return [self.image_path(row) for row in (self if split is None else self.split(split)).rows]
+
     def image_path(self, row: Row) -> Path:
-        """Where the image of `row` is."""
+        """Path of the image of `row`."""
         return self.root / row.image
 
     def mask_path(self, row: Row) -> Path | None:
-        """Where the mask of `row` is, if it has one."""
+        """Path of the mask of `row`, if it has one."""
         return self.root / row.mask if row.mask else None
 
     @property
@@ -60,27 +65,32 @@ class Manifest:
         return {row.label for row in self.rows if row.mask}
 
     def knows_mask(self, row: Row) -> bool:
-        """Whether the true mask of `row` is known: from a file or, in a class without any while others have some
-        (normal tissue), to be empty."""
+        """Whether the true mask of `row` is known.
+
+        If some classes have masks, the masks of a class without any (normal tissue) are known to be empty.
+        """
         labels = self.masked_labels
         return bool(row.mask) or (bool(labels) and row.label not in labels)
 
+    def __repr__(self) -> str:
+        return f"Manifest({self.root}: {len(self.rows)} images, classes {', '.join(self.classes)})"
+
     def write(self, path: Path) -> None:
-        """Write as CSV; the root is kept, relative to the manifest, when that lies elsewhere."""
+        """Write as CSV; a column holds the relative path of the root if the manifest is in another folder."""
         root = _relative(self.root, path.parent)
         columns = _COLUMNS if root == "." else (*_COLUMNS, _ROOT)
         for row in self.rows:
             if not _is_unicode(row.image + row.mask):
-                raise DataError(f"{row.image!a}: the file name has characters that no table can hold; rename the file")
+                raise DataError(f"{row.image!a}: the file name is not valid Unicode; rename the file")
         with new_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as handle:
             table = csv.writer(handle, lineterminator="\n")
             table.writerow(columns)
             for row in self.rows:
-                values = (row.image, row.label, row.mask, row.split, row.group)
+                values = (row.image, row.label, row.mask, row.split, row.patient)
                 table.writerow(values if root == "." else (*values, root))
 
     def summary(self) -> str:
-        """One line per split: how many of each class, how many with a mask."""
+        """One line per split: number of images per class and with a mask."""
         lines = []
         for name in SPLITS:
             rows = self.split(name).rows
@@ -97,8 +107,8 @@ def read_manifest(path: Path, images: Path | None = None) -> Manifest:
     """Read a manifest CSV.
 
     Args:
-        path: of the CSV.
-        images: where the images are now, if they have moved since the manifest was written.
+        path: CSV file.
+        images: folder of the images, if they have moved since the manifest was written.
     """
     header, records = read_csv(path)
     check_columns(path, header, known=(*_COLUMNS, _ROOT), needed=("image", "label", "split"))
@@ -113,7 +123,7 @@ def read_manifest(path: Path, images: Path | None = None) -> Manifest:
 
 
 def read_csv(path: Path) -> tuple[list[str], dict[int, dict[str, str]]]:
-    """Header, and records by line number, of a CSV with any line ends (bare CR too); values are stripped of spaces."""
+    """Header, and records by line number, of a CSV with any line endings (bare CR too); values are stripped."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
@@ -128,7 +138,7 @@ def read_csv(path: Path) -> tuple[list[str], dict[int, dict[str, str]]]:
     lines = {number: values for number, values in stripped if any(values)}
     if not lines:
         raise DataError(f"{path}: the file is empty")
-    header = lines.pop(min(lines))
+    header = [_FORMER_NAMES.get(name, name) for name in lines.pop(min(lines))]
     for number, values in lines.items():
         if len(values) != len(header):
             raise DataError(f"{path}, line {number}: {len(values)} values for {len(header)} columns")
@@ -136,7 +146,7 @@ def read_csv(path: Path) -> tuple[list[str], dict[int, dict[str, str]]]:
 
 
 def check_columns(path: Path, header: Sequence[str], known: Sequence[str], needed: Sequence[str]) -> None:
-    """Refuse a table with a column that means nothing here, or without one that is needed."""
+    """Raise an error for an unknown column or a missing required one."""
     for column in header:
         if column not in known:
             raise DataError(f"{path}: unknown column '{column}'; {nearest(column, known)}")
@@ -146,11 +156,11 @@ def check_columns(path: Path, header: Sequence[str], known: Sequence[str], neede
 
 
 def check_trainable(manifest: Manifest, source: Path) -> None:
-    """Refuse what no training can use: no training images, one class only, labels that training never sees."""
+    """Raise an error for fewer than two training classes, and for labels that do not occur in training."""
     train = {row.label for row in manifest.split("train").rows}
     if len(train) < 2:
-        found = f"only '{next(iter(train))}'" if train else "no image"
-        raise DataError(f"{source}: the training split has {found}; at least two classes are needed")
+        present = f"only '{next(iter(train))}'" if train else "no image"
+        raise DataError(f"{source}: the training split has {present}; at least two classes are needed")
     for name in ("valid", "test"):
         unseen = {row.label for row in manifest.split(name).rows} - train
         if unseen:
@@ -167,7 +177,7 @@ def _row(path: Path, number: int, record: dict[str, str]) -> Row:
     split = record["split"]
     if split not in SPLITS:
         raise DataError(f"{path}, line {number}: unknown split '{split}'; {nearest(split, SPLITS)}")
-    return Row(record["image"], record["label"], split, record.get("mask", ""), record.get("group", ""))
+    return Row(record["image"], record["label"], split, record.get("mask", ""), record.get("patient", ""))
 
 
 def _refuse_duplicates(path: Path, rows: Sequence[Row]) -> None:
@@ -187,7 +197,7 @@ def first_repeated(names: Iterable[str]) -> str | None:
 
 
 def _is_unicode(name: str) -> bool:
-    """Whether a file name is text; names from old archives may hold bytes that are none."""
+    """Whether a file name is valid Unicode; names from old archives may not be."""
     try:
         name.encode("utf-8")
     except UnicodeEncodeError:
@@ -198,5 +208,5 @@ def _is_unicode(name: str) -> bool:
 def _relative(folder: Path, start: Path) -> str:
     try:
         return Path(os.path.relpath(folder.resolve(), start.resolve())).as_posix()
-    except ValueError:  # another drive
+    except ValueError:  # on another drive
         return folder.resolve().as_posix()

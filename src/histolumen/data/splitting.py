@@ -1,4 +1,4 @@
-"""Dividing images into training, validation and test: stratified by class, whole patients together."""
+"""Split images into training, validation and test: stratified by class, all images of a patient in one split."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -9,25 +9,27 @@ from histolumen.data.manifest import SPLITS, Split
 from histolumen.errors import DataError
 
 
-def stratified_split(labels: Sequence[str], groups: Sequence[str], valid: float, test: float, seed: int) -> list[Split]:
+def stratified_split(
+    labels: Sequence[str], patients: Sequence[str], valid: float, test: float, seed: int
+) -> list[Split]:
     """Assign a split to each image.
 
-    Groups (patients) stay whole; an empty group is one image. Each group goes where its classes are most wanted, the
-    largest groups first, so that every split comes as close as it can to its share of every class.
+    All images of a patient get the same split; an image without a patient is a unit of its own. Patients are assigned
+    largest first, each to the split that is furthest below its share of the patient's classes.
 
     Args:
         labels: class of each image.
-        groups: patient of each image, or "".
+        patients: patient of each image, or "".
         valid: share of the images for validation.
-        test: share of the images for the test.
-        seed: of the random order among groups of equal size.
+        test: share of the images for testing.
+        seed: random order of patients of equal size.
     """
     if valid < 0 or test < 0 or valid + test >= 1:
         raise DataError(f"shares of {valid} for validation and {test} for test leave nothing to train on")
     classes = sorted(set(labels))
     members: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    for index, group in enumerate(groups):
-        members[("group", group) if group else ("image", str(index))].append(index)
+    for index, patient in enumerate(patients):
+        members[("patient", patient) if patient else ("image", str(index))].append(index)
 
     rng = np.random.default_rng(seed)
     units = list(members.values())
@@ -36,13 +38,13 @@ def stratified_split(labels: Sequence[str], groups: Sequence[str], valid: float,
 
     shares = np.array([1 - valid - test, valid, test])
     totals = np.array([sum(label == name for label in labels) for name in classes])
-    wanted = shares[:, None] * totals  # [split, class]: images still to come
+    remaining = shares[:, None] * totals  # [split, class]: images still to assign
     result: list[Split] = ["train"] * len(labels)
-    for group in order:
-        counts = np.array([sum(labels[i] == name for i in group) for name in classes])
-        need = (wanted / np.maximum(totals, 1)) @ counts  # how far behind, on the classes of this group
-        chosen = int(np.argmax(need))
-        wanted[chosen] -= counts
-        for index in group:
+    for unit in order:
+        counts = np.array([sum(labels[i] == name for i in unit) for name in classes])
+        deficit = (remaining / np.maximum(totals, 1)) @ counts  # [split]
+        chosen = int(np.argmax(deficit))
+        remaining[chosen] -= counts
+        for index in unit:
             result[index] = SPLITS[chosen]
     return result

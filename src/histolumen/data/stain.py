@@ -1,4 +1,4 @@
-"""Colour as a laboratory varies it: more or less haematoxylin, eosin and residual stain, not other hues."""
+"""Stain augmentation: varies the amounts of haematoxylin, eosin and residual stain, as between laboratories."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ from histolumen.vision import tv_tensors, v2
 
 # optical density of haematoxylin, eosin and DAB in red, green and blue (Ruifrok and Johnston 2001)
 _STAINS = torch.tensor([[0.65, 0.70, 0.29], [0.07, 0.99, 0.11], [0.27, 0.57, 0.78]], dtype=torch.float64)
-_SHIFT = 0.1  # how far an amount of stain is moved, relative to how far it is stretched
+_SHIFT = 0.1  # range of the additive change relative to the multiplicative one
 
 
 class StainJitter(v2.Transform):
     """Scale and shift the amount of each stain of an 8-bit image at random (Tellez et al. 2018).
 
     Args:
-        strength: amounts are multiplied by 1 +- strength and moved by a tenth of it.
+        strength: amounts are multiplied by up to 1 +- strength and shifted by up to a tenth of it.
     """
 
     def __init__(self, strength: float):

@@ -1,7 +1,7 @@
-"""Geometry and colour: how an image becomes what the network sees."""
+"""Resizing and augmentation: from a decoded image to the network input."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -12,12 +12,15 @@ from PIL import Image
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from histolumen.data.image import MAX_PIXELS
 from histolumen.data.stain import StainJitter
-from histolumen.errors import ImageError
+from histolumen.errors import ConfigError, ImageError, nearest
 from histolumen.settings import Settings
 from histolumen.vision import tv_tensors, v2
 
-_GRID = 16  # working sizes are multiples of this, so that ever-changing inputs do not fill oneDNN's caches
+SIZE_MULTIPLE = 16
+"""Working sizes are multiples of this even for networks that take any size: oneDNN caches buffers for each size."""
+_MIN_SIDE = 32
 _MAX_ASPECT = 20
 
 
@@ -25,24 +28,28 @@ class ImageSettings(Settings):
     """Geometry and augmentation of the images; the defaults are the paper's for GlaS."""
 
     short_side: int | None = Field(default=432, ge=32)
-    """Images are resized so that their short side has this many pixels, aspect kept; null: original resolution."""
+    """Images are resized so that their short side has this many pixels; null: original resolution."""
     mpp: float | None = Field(default=None, gt=0)
-    """Microns per pixel of the image files; null: not known. Slides are read at the resolution that this and
-    `short_side` give."""
+    """Microns per pixel of the image files; null: unknown. Slides are read at the resolution that follows from this
+    and `short_side`."""
+    negative_class: str | None = None
+    """The class whose images have no foreground (normal tissue); null: every class has some. Masks then show evidence
+    for the other classes only, whatever the predicted or true class, and may be empty."""
     crop: int = Field(default=416, ge=32)
-    """Side of the random square cut out for training; whole images are used for validation and prediction."""
+    """Side of the random training crop, rounded down to a multiple of 16, or of the patch size of a vision transformer.
+    Validation and prediction use whole images."""
     jitter: tuple[float, float, float, float] = (0.5, 0.5, 0.5, 0.05)
     """Random brightness, contrast, saturation and hue, as in torchvision's ColorJitter."""
     stain: float = Field(default=0.0, ge=0, lt=1)
-    """Random amounts of haematoxylin, eosin and residual stain in training: each is multiplied by 1 +- this."""
+    """Stain augmentation: the amounts of haematoxylin, eosin and residual stain are multiplied by random 1 +- this."""
     flips: bool = True
     """Random horizontal and vertical flips in training."""
     quarter_turns: bool = True
     """Random rotations by 0, 90, 180 or 270 degrees in training."""
     test_flips: bool = False
-    """Answer with the mean over the image and its three flips; four times the work of a prediction."""
+    """Average predictions over the image and its three flips; prediction takes four times as long."""
     cache_mb: int = Field(default=2000, ge=0)
-    """Memory for decoded training images, in megabytes; beyond it images are read again each epoch."""
+    """Memory for decoded training images, in megabytes; images that do not fit are decoded again each epoch."""
 
     @model_validator(mode="after")
     def _crop_fits(self) -> "ImageSettings":
@@ -50,9 +57,19 @@ class ImageSettings(Settings):
             raise ValueError(f"crop {self.crop} is larger than short_side {self.short_side}")
         return self
 
+    def negative_index(self, classes: Sequence[str]) -> int | None:
+        """Index of the negative class among the names of all classes; None: every class has foreground."""
+        if self.negative_class is None:
+            return None
+        if self.negative_class not in classes:
+            raise ConfigError(
+                f"images.negative_class: no class '{self.negative_class}'; {nearest(self.negative_class, classes)}"
+            )
+        return list(classes).index(self.negative_class)
+
 
 class QuarterTurn(v2.Transform):
-    """Rotate image and mask alike by a random multiple of 90 degrees."""
+    """Rotate image and mask together by a random multiple of 90 degrees."""
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:  # noqa: ARG002 - torchvision's signature
         return {"turns": int(torch.randint(4, ()))}
@@ -62,7 +79,7 @@ class QuarterTurn(v2.Transform):
 
 
 def refuse_narrow(size: tuple[int, ...], path: Path | None = None) -> None:
-    """Raise for images (of this height and width) whose long side would become enormous as the short one grows."""
+    """Raise an error for very narrow images: resizing their short side would make the long side enormous."""
     height, width = size[:2]
     if max(height, width) > _MAX_ASPECT * min(height, width):
         raise ImageError(
@@ -70,29 +87,53 @@ def refuse_narrow(size: tuple[int, ...], path: Path | None = None) -> None:
         )
 
 
-def working_size(height: int, width: int, settings: ImageSettings, path: Path | None = None) -> tuple[int, int]:
-    """Height and width at which the network sees an image: its short side as set, both sides on a grid of 16 pixels."""
+def working_size(
+    height: int, width: int, settings: ImageSettings, path: Path | None = None, multiple: int = SIZE_MULTIPLE
+) -> tuple[int, int]:
+    """Height and width of the network input: short side as set, both sides rounded to multiples of `multiple`.
+
+    Args:
+        height: of the image.
+        width: of the image.
+        settings: defines the short side.
+        path: of the image, for the error message.
+        multiple: `Backbone.size_multiple`.
+    """
     refuse_narrow((height, width), path)
     scale = 1.0 if settings.short_side is None else settings.short_side / min(height, width)
-    return _on_grid(height * scale), _on_grid(width * scale)
+    size = _to_multiple(height * scale, multiple), _to_multiple(width * scale, multiple)
+    if size[0] * size[1] > MAX_PIXELS:
+        raise ImageError(
+            f"{path or 'image'}: {width} x {height} pixels become {size[1]} x {size[0]} with "
+            f"images.short_side={settings.short_side}, over the limit of {MAX_PIXELS:,}; lower it or cut the image"
+        )
+    return size
 
 
-def working_mpp(paths: Iterable[Path], settings: ImageSettings) -> float | None:
-    """Microns per pixel as the network sees these images, from the sizes in their headers; None: not known.
+def fitting_crop(settings: ImageSettings, multiple: int) -> int:
+    """Side of training crops: as set, rounded down to a multiple of `multiple`."""
+    return max(settings.crop - settings.crop % multiple, multiple)
 
-    Images of several sizes are scaled differently: the median stands for them.
+
+def working_mpp(paths: Iterable[Path], settings: ImageSettings, multiple: int = SIZE_MULTIPLE) -> float | None:
+    """Microns per pixel of the network input, from the sizes in the image headers; None if unknown.
+
+    Images of different sizes are scaled differently: the median scale is used.
     """
     if settings.mpp is None or settings.short_side is None:
         return settings.mpp
-    scales = [_scale(size, settings, path) for path in paths if (size := _size_in_header(path))]
+    scales = [_scale(size, settings, path, multiple) for path in paths if (size := _size_in_header(path))]
     return settings.mpp / median(scales) if scales else None
 
 
-def to_working_size(image: np.ndarray, settings: ImageSettings, path: Path | None = None) -> Tensor:
+def to_working_size(
+    image: np.ndarray, settings: ImageSettings, path: Path | None = None, multiple: int = SIZE_MULTIPLE
+) -> Tensor:
     """RGB [H, W, 3] uint8 array -> [3, H', W'] uint8 tensor at its working size."""
     height, width = image.shape[:2]
     tensor = torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1)
-    return v2.functional.resize(tensor, list(working_size(height, width, settings, path)), antialias=True)
+    size = working_size(height, width, settings, path, multiple)
+    return v2.functional.resize(tensor, list(size), antialias=True)
 
 
 def to_unit_range(images: Tensor) -> Tensor:
@@ -101,7 +142,7 @@ def to_unit_range(images: Tensor) -> Tensor:
 
 
 def training_transform(settings: ImageSettings) -> v2.Transform:
-    """Random crop, colour, flips and turns for images at their working size (and masks, where there are any)."""
+    """Random crop, colour, flips and rotations for images at their working size, and for their masks."""
     steps: list[Any] = [v2.RandomCrop(settings.crop, pad_if_needed=True, padding_mode="reflect")]
     if any(settings.jitter):
         brightness, contrast, saturation, hue = settings.jitter
@@ -115,18 +156,19 @@ def training_transform(settings: ImageSettings) -> v2.Transform:
     return v2.Compose(steps)
 
 
-def _on_grid(side: float) -> int:
-    return max(32, _GRID * math.floor(side / _GRID + 0.5))
+def _to_multiple(side: float, multiple: int) -> int:
+    """The nearest multiple that is not smaller than the minimum side."""
+    return multiple * max(math.ceil(_MIN_SIDE / multiple), math.floor(side / multiple + 0.5))
 
 
-def _scale(size: tuple[int, int], settings: ImageSettings, path: Path) -> float:
-    """Working size / original size: the geometric mean of both sides, which the grid rounds differently."""
-    height, width = working_size(*size, settings, path)
+def _scale(size: tuple[int, int], settings: ImageSettings, path: Path, multiple: int) -> float:
+    """Working size / original size: the geometric mean of both sides, whose rounding differs."""
+    height, width = working_size(*size, settings, path, multiple)
     return math.sqrt(height * width / (size[0] * size[1]))
 
 
 def _size_in_header(path: Path) -> tuple[int, int] | None:
-    """Height and width without decoding; None where reading the image itself will say what is wrong with it."""
+    """Height and width without decoding; None for unreadable images, which decoding will report."""
     try:
         with Image.open(path) as image:
             return image.height, image.width

@@ -1,1 +1,1 @@
-"""Whole slides: reading, tissue, tiles, annotations, and answers in constant memory."""
+"""Whole slides: reading, tiles, annotations and stored tile results."""

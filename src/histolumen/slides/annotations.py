@@ -1,4 +1,4 @@
-"""Tumour outlines in ASAP's XML, as one geometry in level-0 pixels and as masks of patches."""
+"""Tumour outlines from ASAP's XML, as a geometry in level-0 pixels and as patch masks."""
 
 import math
 from collections.abc import Callable
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 
 TUMOUR_GROUPS = frozenset({"_0", "_1", "Tumor"})
 HOLE_GROUPS = frozenset({"_2", "Exclusion"})
-_CELL = 32  # side of the squares that are decided at once where no outline crosses them
+_CELL = 32  # side of the squares that are filled at once if no outline crosses them
 
 
 class Outlines(NamedTuple):
-    """The tumour of a slide, and what had to be mended to get it."""
+    """The tumour of a slide, and notes on annotations that were repaired or dropped."""
 
     tumour: "BaseGeometry"
-    """Polygons in level-0 pixels, inside the slide, without the holes; valid and never empty."""
+    """Polygons in level-0 pixels, clipped to the slide, without the holes; valid and not empty."""
     notes: list[str]
 
 
 def read_outlines(path: Path, size: tuple[int, int]) -> Outlines:
-    """The tumour that an ASAP file outlines on a slide: tumour groups minus holes.
+    """Read the tumour of a slide from an ASAP file: tumour groups minus holes.
 
     Args:
-        path: of the XML.
+        path: XML file.
         size: width and height of the slide in level-0 pixels.
     """
     require("slides", "shapely", "defusedxml")
@@ -38,40 +38,33 @@ def read_outlines(path: Path, size: tuple[int, int]) -> Outlines:
 
     notes: list[str] = []
     tumours, holes = [], []
-    glass = shapely.box(0, 0, *size)
+    slide_box = shapely.box(0, 0, *size)
     for name, group, points in _annotations(path):
-        place = f"{path}, annotation '{name}'"
-        polygon = _polygon(points, lambda text, place=place: notes.append(f"{place}: {text}"))
+        source = f"{path}, annotation '{name}'"
+        polygon = _polygon(points, lambda text, source=source: notes.append(f"{source}: {text}"))
         if polygon is None:
             continue
-        inside = _polygonal(shapely.intersection(polygon, glass))
+        inside = _polygonal(shapely.intersection(polygon, slide_box))
         if inside.is_empty:
             raise SlideError(
-                f"{place}: lies wholly outside its slide of {size[0]} x {size[1]} pixels; "
-                "it belongs to another slide or another resolution, give the XML of this very slide"
+                f"{source}: lies wholly outside its slide of {size[0]} x {size[1]} pixels; "
+                "it belongs to another slide or resolution; give the XML of this slide"
             )
-        if not shapely.covers(glass, polygon):
-            notes.append(f"{place}: reaches beyond the slide; clipped")
+        if not shapely.covers(slide_box, polygon):
+            notes.append(f"{source}: extends beyond the slide; clipped")
         (tumours if group in TUMOUR_GROUPS else holes).append(inside)
     tumour = _polygonal(shapely.difference(shapely.union_all(tumours), shapely.union_all(holes)))
     if tumour.is_empty:
         raise SlideError(
-            f"{path}: outlines no tumour (groups {', '.join(sorted(TUMOUR_GROUPS))}); "
-            "for a normal slide there must be no XML"
+            f"{path}: outlines no tumour (groups {', '.join(sorted(TUMOUR_GROUPS))}); a normal slide must have no XML"
         )
     return Outlines(tumour, notes)
 
 
 def tumour_mask(tumour: "BaseGeometry", left: int, top: int, side: int) -> np.ndarray:
-    """Which pixels of a square have their centre inside the tumour [side, side] bool.
+    """Mask [side, side] bool of a square in level-0 pixels: pixels whose centre is inside the tumour.
 
-    Quick where `shapely.prepare(tumour)` was called before.
-
-    Args:
-        tumour: in level-0 pixels.
-        left: of the square in level-0 pixels.
-        top: of the square in level-0 pixels.
-        side: in pixels.
+    Call `shapely.prepare(tumour)` first for speed.
     """
     import shapely  # noqa: PLC0415 - an extra
 
@@ -89,23 +82,25 @@ def tumour_mask(tumour: "BaseGeometry", left: int, top: int, side: int) -> np.nd
 
 def _annotations(path: Path) -> list[tuple[str, str, np.ndarray]]:
     """Name, group and points [N, 2] of every annotation of an ASAP file."""
-    found = []
+    annotations = []
     for number, element in enumerate(_root(path).iter("Annotation")):
         name, group = element.get("Name") or str(number), element.get("PartOfGroup") or "None"
         if group not in TUMOUR_GROUPS | HOLE_GROUPS:
             known = ", ".join(sorted(TUMOUR_GROUPS)), ", ".join(sorted(HOLE_GROUPS))
             raise SlideError(
-                f"{path}, annotation '{name}': unknown group '{group}'; tumour is {known[0]}, a hole in it {known[1]}"
+                f"{path}, annotation '{name}': unknown group '{group}'; tumour is {known[0]}, a hole {known[1]}"
             )
         points = [[_number(path, name, node.get(axis)) for axis in ("X", "Y")] for node in element.iter("Coordinate")]
-        found.append((name, group, np.array(points, float).reshape(-1, 2)))
-    if not found:
-        raise SlideError(f"{path}: holds no annotation; save it again from ASAP, or remove it if the slide is normal")
-    return found
+        annotations.append((name, group, np.array(points, float).reshape(-1, 2)))
+    if not annotations:
+        raise SlideError(
+            f"{path}: contains no annotation; save it again from ASAP, or remove it if the slide is normal"
+        )
+    return annotations
 
 
 def _root(path: Path) -> Any:
-    """The XML's root; a document type is refused, since entities in it can fill the memory or name other files."""
+    """Root of the XML. A document type is an error: its entities could exhaust memory or read other files."""
     from defusedxml import DefusedXmlException, ElementTree  # noqa: PLC0415 - an extra
 
     try:
@@ -115,7 +110,7 @@ def _root(path: Path) -> Any:
             f"{path}: declares a document type or entities, which ASAP never writes and which can be an attack; "
             "get the file from its source again"
         ) from error
-    except (ElementTree.ParseError, LookupError, ValueError) as error:  # also of unknown or wrong encodings
+    except (ElementTree.ParseError, LookupError, ValueError) as error:  # also for unknown or wrong encodings
         raise SlideError(f"{path}: not well-formed XML ({error}); copy it again or save it again from ASAP") from error
     except OSError as error:
         raise SlideError(f"{path}: cannot be read ({error.strerror or error}); check the file") from error
@@ -134,7 +129,7 @@ def _number(path: Path, name: str, text: str | None) -> float:
 
 
 def _polygon(points: np.ndarray, note: Callable[[str], None]) -> "BaseGeometry | None":
-    """A valid polygon through the points; None where they enclose nothing."""
+    """A valid polygon through the points; None, with a note, if they enclose no area."""
     import shapely  # noqa: PLC0415 - an extra
 
     if len(np.unique(points, axis=0)) < 3:
@@ -151,7 +146,7 @@ def _polygon(points: np.ndarray, note: Callable[[str], None]) -> "BaseGeometry |
 
 
 def _polygonal(geometry: "BaseGeometry") -> "BaseGeometry":
-    """The parts of a geometry that have an area."""
+    """The polygons of a geometry, without lines and points."""
     import shapely  # noqa: PLC0415 - an extra
 
     parts = shapely.get_parts(geometry)

@@ -1,0 +1,70 @@
+"""Write a synthetic data set: images, masks and manifest rows."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from PIL import Image
+
+from histolumen.atomic import new_file
+from histolumen.data.manifest import Manifest, Row
+from histolumen.data.sources import synthetic_image, synthetic_metastases
+from histolumen.data.sources.synthetic_canvas import Sample
+from histolumen.data.splitting import stratified_split
+from histolumen.progress import SILENT, Progress
+
+SyntheticKind = Literal["glands", "metastases"]
+_VALID, _TEST = 0.2, 0.2
+
+
+@dataclass(frozen=True)
+class _Generator:
+    labels: tuple[str, str]
+    draw: Callable[[Any, int, int], Sample]
+
+
+_GENERATORS: dict[SyntheticKind, _Generator] = {
+    "glands": _Generator(synthetic_image.KINDS, synthetic_image.make_sample),
+    "metastases": _Generator(synthetic_metastases.KINDS, synthetic_metastases.make_sample),
+}
+
+
+def write_synthetic_set(
+    folder: Path,
+    images: int,
+    size: int,
+    seed: int,
+    progress: Progress = SILENT,
+    kind: SyntheticKind = "glands",
+) -> Manifest:
+    """Draw images of alternating classes and write `images/*.png` and `masks/*.png` below `folder`.
+
+    Images without any foreground have no mask file, as in Camelyon16.
+
+    Args:
+        folder: output folder.
+        images: number of images.
+        size: side in pixels.
+        seed: image k of a seed is always the same.
+        progress: counts the images.
+        kind: benign and malignant `glands`, or normal lymph nodes and `metastases`.
+    """
+    generator = _GENERATORS[kind]
+    labels = [generator.labels[number % 2] for number in range(images)]
+    splits = stratified_split(labels, [""] * images, _VALID, _TEST, seed)
+    rows = []
+    for number in progress.track(range(images), "drawing"):
+        sample = generator.draw(labels[number], size, seed * 1_000_003 + number)
+        mask = f"masks/{number:04}.png" if sample.mask.any() else ""
+        row = Row(f"images/{number:04}.png", labels[number], splits[number], mask)
+        _write(Image.fromarray(sample.image), folder / row.image)
+        if mask:
+            _write(Image.fromarray(sample.mask), folder / mask)
+        rows.append(row)
+    return Manifest(tuple(rows), folder)
+
+
+def _write(image: Image.Image, path: Path) -> None:
+    with new_file(path) as temporary:
+        image.save(temporary, format="PNG", compress_level=1)
