@@ -1,4 +1,4 @@
-"""Each equation against values worked out by hand, gradients against the formulas of the paper's appendix."""
+"""Each equation against values computed by hand, gradients against the formulas of the paper's appendix."""
 
 import math
 
@@ -27,13 +27,13 @@ def test_sem_by_hand():  # Eq. 7: -1/2 (log2(3/4) + log2(1/4))
 
 
 @pytest.mark.parametrize("classes", [2, 3, 5])
-def test_both_are_lowest_where_the_classifier_cannot_tell(classes):
-    undecided = torch.zeros(1, classes)
-    decided = torch.linspace(-2, 2, classes)[None]
-    assert losses.negative_entropy(undecided).item() == pytest.approx(-math.log2(classes), abs=1e-6)
-    assert losses.uniform_cross_entropy(undecided).item() == pytest.approx(math.log2(classes), abs=1e-6)
+def test_both_are_lowest_for_uniform_probabilities(classes):
+    uniform = torch.zeros(1, classes)
+    confident = torch.linspace(-2, 2, classes)[None]
+    assert losses.negative_entropy(uniform).item() == pytest.approx(-math.log2(classes), abs=1e-6)
+    assert losses.uniform_cross_entropy(uniform).item() == pytest.approx(math.log2(classes), abs=1e-6)
     for kind in ("eem", "sem"):
-        assert losses.background_uncertainty(decided, kind) > losses.background_uncertainty(undecided, kind)
+        assert losses.background_uncertainty(confident, kind) > losses.background_uncertainty(uniform, kind)
 
 
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.8, 0.95])
@@ -47,7 +47,7 @@ def test_gradients_agree_with_the_appendix(p):
     assert sem[0, 0].item() == pytest.approx(-0.5 * (1 / p - 1 / (1 - p)) / math.log(2) * slope, abs=1e-9)
 
 
-def test_background_terms_survive_probabilities_that_underflow():
+def test_background_terms_are_finite_if_probabilities_underflow():
     logits = torch.tensor([[200.0, -200.0]], requires_grad=True)
     for term in (losses.negative_entropy, losses.uniform_cross_entropy):
         value = term(logits)
@@ -110,7 +110,7 @@ def test_negative_evidence_by_hand():
     assert losses.negative_evidence(logits, negative).item() == pytest.approx(by_hand)
 
 
-def test_negative_evidence_neither_underflows_nor_stops_to_teach():
+def test_negative_evidence_keeps_its_gradient_for_large_logits():
     logits = torch.full((1, 1, 2, 2), 200.0, requires_grad=True)
     value = losses.negative_evidence(logits, torch.tensor([True]))
     (gradient,) = torch.autograd.grad(value, logits)
@@ -118,7 +118,7 @@ def test_negative_evidence_neither_underflows_nor_stops_to_teach():
     assert gradient.sum().item() == pytest.approx(1)
 
 
-def test_a_batch_without_negative_images_costs_nothing_but_keeps_its_graph():
+def test_without_negative_images_the_term_is_zero_but_has_a_graph():
     logits = torch.randn(2, 1, 2, 2, requires_grad=True)
     value = losses.negative_evidence(logits, torch.tensor([False, False]))
     (gradient,) = torch.autograd.grad(value, logits)
@@ -126,10 +126,10 @@ def test_a_batch_without_negative_images_costs_nothing_but_keeps_its_graph():
     assert (gradient == 0).all()
 
 
-def test_only_the_background_of_negative_images_wants_to_be_large():
+def test_the_size_barrier_ignores_the_foreground_of_negative_images():
     masks = torch.stack([torch.full((1, 4, 5), 0.25), torch.full((1, 4, 5), 0.5)])
-    found = losses.size_barrier(masks, torch.tensor(5.0), negative=torch.tensor([True, False]))
-    assert found.item() == pytest.approx(-(math.log(15) + math.log(10) + math.log(10)) / 5 / 2, rel=1e-6)
+    value = losses.size_barrier(masks, torch.tensor(5.0), negative=torch.tensor([True, False]))
+    assert value.item() == pytest.approx(-(math.log(15) + math.log(10) + math.log(10)) / 5 / 2, rel=1e-6)
 
 
 def test_normalised_cut_by_hand():
@@ -145,17 +145,17 @@ def test_a_cut_with_an_empty_group_is_finite():
     assert torch.isfinite(losses.normalised_cut(torch.zeros(1, 3), torch.ones(1, 3, 3))).all()
 
 
-def test_proposals_are_followed_as_far_as_they_are_sure():
+def test_proposals_are_weighted_by_their_confidence():
     logits = torch.zeros(1, 1, 1, 3)
     halves = torch.full((1, 1, 1, 3), 0.5)
     assert losses.proposal_cross_entropy(logits, halves).item() == 0
-    one_sure = torch.tensor([[[[1.0, 0.5, 0.5]]]])
+    one_confident = torch.tensor([[[[1.0, 0.5, 0.5]]]])
     for value, expected in ((0.0, math.log(2)), (4.0, math.log(1 + math.exp(-4)))):
-        logits = torch.tensor([[[[value, -9.0, 9.0]]]])  # what the unsure ones say does not count
-        assert losses.proposal_cross_entropy(logits, one_sure).item() == pytest.approx(expected, rel=1e-4)
+        logits = torch.tensor([[[[value, -9.0, 9.0]]]])  # the two unconfident ones have weight 0
+        assert losses.proposal_cross_entropy(logits, one_confident).item() == pytest.approx(expected, rel=1e-4)
 
 
-def test_a_mask_may_change_where_colours_do():
+def test_mask_boundaries_are_free_at_colour_edges():
     mask = torch.zeros(1, 1, 4, 8)
     mask[..., 4:] = 1
     edge, flat = torch.zeros(1, 3, 4, 8), torch.zeros(1, 3, 4, 8)

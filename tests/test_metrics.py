@@ -1,4 +1,4 @@
-"""Scores against values worked out by hand and against scikit-learn."""
+"""Scores against values computed by hand and against scikit-learn."""
 
 import math
 
@@ -19,7 +19,7 @@ from histolumen.metrics import (
 )
 
 TRUTH = np.array([[1, 1, 0, 0], [1, 0, 0, 0]], bool)
-SOFT = np.array([[0.9, 0.2, 0.7, 0.1], [0.5, 0.4, 0.0, 0.3]])  # at 0.5: two hits, one missed, one false alarm
+SOFT = np.array([[0.9, 0.2, 0.7, 0.1], [0.5, 0.4, 0.0, 0.3]])  # at 0.5: TP 2, FN 1, FP 1
 
 masks = arrays.arrays(bool, (4, 5))
 soft_masks = arrays.arrays(float, (4, 5), elements=st.floats(0, 1))
@@ -49,7 +49,7 @@ def test_a_pixel_at_the_threshold_is_foreground():
     assert count_pixels(half, np.array([[True]]), half >= 0.6).confusion == (0, 0, 1, 0)
 
 
-def test_f1_plus_is_undefined_where_there_is_nothing_to_find():
+def test_f1_plus_is_undefined_without_foreground():
     empty = np.zeros((2, 4), bool)
     counts = count_pixels(SOFT, empty)
     assert math.isnan(counts.f1_plus)
@@ -57,7 +57,7 @@ def test_f1_plus_is_undefined_where_there_is_nothing_to_find():
     assert counts.miou == pytest.approx(5 / 8)
 
 
-def test_f1_minus_is_undefined_where_there_is_no_background():
+def test_f1_minus_is_undefined_without_background():
     counts = count_pixels(SOFT, np.ones((2, 4), bool))
     assert math.isnan(counts.f1_minus)
     assert counts.f1_plus == pytest.approx(2 * 3 / (2 * 3 + 5))
@@ -143,7 +143,7 @@ def test_pxap_is_undefined_without_a_foreground_pixel():
 # --- intervals
 
 
-def test_weighted_mean_passes_over_undefined_images():
+def test_weighted_mean_ignores_undefined_images():
     mean = weighted_mean(np.array([1.0, np.nan, 4.0]))
     assert mean(np.array([[1, 1, 1], [2, 5, 1], [0, 3, 0]])) == pytest.approx([2.5, 2.0, np.nan], nan_ok=True)
 
@@ -170,7 +170,7 @@ def test_more_images_give_a_narrower_interval():
     assert many.high - many.low < 0.5 * (few.high - few.low)
 
 
-def test_another_seed_resamples_otherwise():
+def test_another_seed_gives_another_resampling():
     statistic = weighted_mean(np.random.default_rng(0).random(20))
     assert bootstrap(20, statistic, seed=0).low != bootstrap(20, statistic, seed=1).low
 
@@ -185,7 +185,7 @@ def test_pxap_has_an_interval_too():
     assert score.low < score.value < score.high
 
 
-def test_a_score_that_is_nowhere_defined_is_nan_with_nan_bounds():
+def test_a_score_that_is_never_defined_is_nan_with_nan_bounds():
     score = bootstrap(3, weighted_mean(np.full(3, np.nan)))
     assert all(math.isnan(number) for number in (score.value, score.low, score.high))
 

@@ -1,4 +1,4 @@
-"""The terms of Eq. 5 and those added to it (docs/method.md): pure functions of logits or masks, batch means."""
+"""Loss terms of Eq. 5 and those added to it (docs/method.md): pure functions of logits or masks, batch means."""
 
 import math
 from typing import Literal
@@ -13,18 +13,18 @@ _TINY = 1e-6
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """H(p, p^) of Eq. 1-1: how surely the region shows the image's class."""
+    """H(p, p^) of Eq. 1-1: cross-entropy of the image label."""
     return F.cross_entropy(logits, labels)
 
 
 def negative_entropy(logits: Tensor) -> Tensor:
-    """EEM, Eq. 6: -H(p^-), base 2; lowest, -log2(c), where the background tells nothing about the class."""
+    """EEM, Eq. 6: -H(p^-), base 2. Its minimum -log2(c) is reached by uniform probabilities."""
     log_p = _log2_softmax(logits)
     return (log_p.exp2() * log_p).sum(1).mean()
 
 
 def uniform_cross_entropy(logits: Tensor) -> Tensor:
-    """SEM, Eq. 7: H(q, p^-) with q uniform, base 2; lowest, log2(c), where the background tells nothing."""
+    """SEM, Eq. 7: H(q, p^-) with q uniform, base 2. Its minimum log2(c) is reached by uniform probabilities."""
     return -_log2_softmax(logits).mean(1).mean()
 
 
@@ -34,7 +34,7 @@ def background_uncertainty(logits: Tensor, kind: Literal["eem", "sem"]) -> Tenso
 
 
 def log_barrier(value: Tensor, t: Tensor) -> Tensor:
-    """Extended log-barrier: -log(s)/t for s >= 1/t^2, below that its tangent line, which is defined for s <= 0 too."""
+    """Extended log-barrier: -log(s)/t for s >= 1/t^2; below, its tangent line, which is also defined for s <= 0."""
     knee = 1 / t**2
     curve = -torch.log(value.clamp_min(knee)) / t
     line = -t * value + 2 * torch.log(t) / t + 1 / t
@@ -42,34 +42,34 @@ def log_barrier(value: Tensor, t: Tensor) -> Tensor:
 
 
 def size_barrier(foreground: Tensor, t: Tensor, unit: SizeUnit = "pixels", negative: Tensor | None = None) -> Tensor:
-    """Last term of Eq. 5: foreground and background both want to be large.
+    """Last term of Eq. 5: keeps both foreground and background large.
 
     Args:
         foreground: soft masks M+ [B, 1, H, W]; the background is their complement.
         t: sharpness of the barrier.
-        unit: sizes s+ and s- as sums of mask values, or as shares of the image.
-        negative: which images [B] are meant to have no foreground; only their background wants to be large.
+        unit: measure sizes s+ and s- as sums of mask values, or as shares of the image.
+        negative: which images [B] have no foreground; only the size of their background counts.
     """
-    size = foreground.flatten(1).sum(1)
+    foreground_size = foreground.flatten(1).sum(1)
     total = foreground[0].numel()
-    rest = total - size
+    background_size = total - foreground_size
     if unit == "fraction":
-        size, rest = size / total, rest / total
-    inside = log_barrier(size, t)
+        foreground_size, background_size = foreground_size / total, background_size / total
+    foreground_barrier = log_barrier(foreground_size, t)
     if negative is not None:
-        inside = inside.masked_fill(negative, 0)
-    return (inside + log_barrier(rest, t)).mean()
+        foreground_barrier = foreground_barrier.masked_fill(negative, 0)
+    return (foreground_barrier + log_barrier(background_size, t)).mean()
 
 
 def normalised_cut(groups: Tensor, affinity: Tensor) -> Tensor:
-    """How much affinity is cut between two soft groups, relative to what each of them has in all.
+    """Normalised cut: the affinity between two soft groups, relative to the total affinity of each.
 
     Args:
         groups: membership [B, N] in the first group, in [0, 1]; the second is its complement.
-        affinity: how alike positions are [B, N, N], not negative.
+        affinity: similarity of positions [B, N, N], non-negative.
 
     Returns:
-        One value per image [B], 0 (nothing cut) to about 1 (groups at random).
+        One value per image [B], from 0 (no affinity is cut) to about 1 (random groups).
     """
     degree = affinity.sum(2)
     cut = torch.einsum("bi,bij,bj->b", groups, affinity, 1 - groups)
@@ -78,35 +78,35 @@ def normalised_cut(groups: Tensor, affinity: Tensor) -> Tensor:
 
 
 def proposal_cross_entropy(logits: Tensor, proposals: Tensor) -> Tensor:
-    """Cross-entropy of mask logits and the side that each pixel's proposal takes, weighted by how surely it does.
+    """Cross-entropy of mask logits with binarised proposals, weighted by the confidence of each pixel's proposal.
 
     Args:
-        logits: of the foreground [B, 1, H, W].
-        proposals: foreground proposed, in [0, 1]; 0.5 says nothing.
+        logits: foreground logits [B, 1, H, W].
+        proposals: proposed foreground probability; 0.5 has weight 0.
     """
-    sureness = (2 * proposals - 1).abs()
-    each = F.binary_cross_entropy_with_logits(logits, (proposals > 0.5).to(logits.dtype), reduction="none")
-    return (sureness * each).sum() / sureness.sum().clamp_min(_TINY)
+    confidence = (2 * proposals - 1).abs()
+    per_pixel = F.binary_cross_entropy_with_logits(logits, (proposals > 0.5).to(logits.dtype), reduction="none")
+    return (confidence * per_pixel).sum() / confidence.sum().clamp_min(_TINY)
 
 
 def negative_evidence(logits: Tensor, negative: Tensor) -> Tensor:
-    """-log(1 - M+), averaged over the pixels of the images that are meant to have no foreground; 0 without any.
+    """Mean of -log(1 - M+) over the pixels of images without foreground; 0 if the batch has none.
 
     Args:
-        logits: of the foreground [B, 1, H, W], M+ = sigmoid(logits): log(1 - M+) itself would underflow to log(0).
-        negative: which images [B] these are.
+        logits: foreground logits [B, 1, H, W] with M+ = sigmoid(logits); log(1 - M+) itself would underflow to log(0).
+        negative: which images [B] have no foreground.
     """
-    each = F.softplus(logits).flatten(1).mean(1)
-    return each.masked_fill(~negative, 0).sum() / negative.sum().clamp_min(1)
+    per_image = F.softplus(logits).flatten(1).mean(1)
+    return per_image.masked_fill(~negative, 0).sum() / negative.sum().clamp_min(1)
 
 
 def edge_consistency(mask: Tensor, images: Tensor, contrast: float = 0.1) -> Tensor:
-    """Differences between neighbouring mask values, forgiven where the colour changes as well.
+    """Differences between neighbouring mask values, discounted where the colour changes too.
 
     Args:
         mask: soft masks [B, 1, H, W].
         images: of the same size, in [0, 1].
-        contrast: change of colour at which a boundary costs about 40 % less.
+        contrast: colour change at which the cost of a boundary falls by about 40 %.
     """
     costs = []
     for axis in (2, 3):

@@ -1,6 +1,6 @@
-"""Scores of the paper and of the survey (Rony et al.), per image where they are means, pooled where they are not.
+"""Scores of the paper and of the survey (Rony et al.): means over images, and PxAP over pooled pixels.
 
-Everything that a mask decides is kept as counts per image; scores, means and bootstrap intervals follow from counts.
+Each mask is reduced to pixel counts; scores, means and bootstrap intervals are computed from these counts.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ _RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class PixelCounts:
-    """What one image's soft mask says about its true mask.
+    """Pixel counts of one image's predicted mask against its true mask.
 
     `positives[b]` and `negatives[b]` count true foreground and background pixels whose value falls into bin b of
     [0, 1]; `confusion` holds true negatives, false positives, false negatives, true positives of the binary mask.
@@ -26,19 +26,19 @@ class PixelCounts:
 
     @property
     def f1_plus(self) -> float:
-        """Dice of the foreground, or NaN where there is none to find."""
+        """Dice of the foreground; NaN if the image has none."""
         _, fp, fn, tp = self.confusion
         return 2 * tp / (2 * tp + fp + fn) if tp + fn else float("nan")
 
     @property
     def f1_minus(self) -> float:
-        """Dice of the background, or NaN where there is none."""
+        """Dice of the background; NaN if the image has none."""
         tn, fp, fn, _ = self.confusion
         return 2 * tn / (2 * tn + fp + fn) if tn + fp else float("nan")
 
     @property
     def miou(self) -> float:
-        """Mean of the intersections over unions of foreground and background, as far as they exist."""
+        """Mean intersection over union of foreground and background; a region that the image lacks is excluded."""
         tn, fp, fn, tp = self.confusion
         ious = [hit / (hit + fp + fn) for hit, exists in ((tp, tp + fn), (tn, tn + fp)) if exists]
         return float(np.mean(ious))
@@ -60,9 +60,9 @@ def count_pixels(soft_mask: np.ndarray, truth: np.ndarray, predicted: np.ndarray
     """Compare a soft mask [H, W] in [0, 1] with the true mask [H, W] bool.
 
     Args:
-        soft_mask: for PxAP.
+        soft_mask: foreground probabilities, for PxAP.
         truth: the true foreground.
-        predicted: the binary mask; unset: where the soft one is 0.5 or more.
+        predicted: the binary mask; None: the soft mask thresholded at 0.5.
     """
     predicted = soft_mask >= 0.5 if predicted is None else predicted
     bins = np.minimum((soft_mask * BINS).astype(np.int64), BINS - 1)
@@ -74,19 +74,19 @@ def count_pixels(soft_mask: np.ndarray, truth: np.ndarray, predicted: np.ndarray
 
 
 def pixel_average_precision(positives: np.ndarray, negatives: np.ndarray) -> np.ndarray:
-    """PxAP from pooled histograms [..., BINS]: precision times gain in recall, summed from the highest threshold on."""
-    hits = np.cumsum(positives[..., ::-1], axis=-1).astype(float)
-    alarms = np.cumsum(negatives[..., ::-1], axis=-1)
-    precision = hits / np.maximum(hits + alarms, 1)
-    total = hits[..., -1:]
-    gain = np.diff(hits, axis=-1, prepend=0.0) / np.maximum(total, 1)
+    """PxAP from pooled histograms [..., BINS]: precision times gain in recall, summed over falling thresholds."""
+    true_positives = np.cumsum(positives[..., ::-1], axis=-1).astype(float)
+    false_positives = np.cumsum(negatives[..., ::-1], axis=-1)
+    precision = true_positives / np.maximum(true_positives + false_positives, 1)
+    total = true_positives[..., -1:]
+    gain = np.diff(true_positives, axis=-1, prepend=0.0) / np.maximum(total, 1)
     area = (precision * gain).sum(-1)
     return np.where(total[..., 0] > 0, area, np.nan)
 
 
 @dataclass(frozen=True)
 class Score:
-    """A value with its bootstrap 95 % interval over images; all NaN where it is not defined."""
+    """A value with its bootstrap 95 % interval over images; all NaN if undefined."""
 
     value: float
     low: float
@@ -100,9 +100,9 @@ def bootstrap(
 
     Args:
         count: number of images.
-        statistic: weights [R, count], how often each image is drawn -> values [R].
-        seed: of the resampling.
-        resamples: how many.
+        statistic: function from weights [R, count] (how often each image is drawn) to values [R].
+        seed: seed of the resampling.
+        resamples: number of resamples R.
     """
     value = float(statistic(np.ones((1, count)))[0])
     draws = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=resamples)
@@ -127,7 +127,7 @@ def weighted_mean(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def pooled_average_precision(counts: list[PixelCounts]) -> Callable[[np.ndarray], np.ndarray]:
-    """Statistic for `bootstrap`: PxAP of the drawn images' pooled pixels."""
+    """Statistic for `bootstrap`: PxAP of the pooled pixels of the drawn images."""
     positives = np.stack([c.positives for c in counts]).astype(float)
     negatives = np.stack([c.negatives for c in counts]).astype(float)
 

@@ -1,4 +1,4 @@
-"""From class maps to scores and masks, by hand."""
+"""Pooling of class maps into scores, and masks from maps, against values computed by hand."""
 
 import math
 
@@ -8,7 +8,7 @@ from build import tiny_method
 from hypothesis import given
 from hypothesis import strategies as st
 
-from histolumen.methods.class_maps import chosen, lead
+from histolumen.methods.class_maps import chosen, margin_over_others
 
 MAPS = torch.tensor([[[[1.0, 2.0], [3.0, 6.0]], [[0.0, 4.0], [-1.0, 5.0]]]])  # [1, 2, 2, 2]
 
@@ -34,7 +34,7 @@ def test_log_sum_exp_does_not_overflow():
     assert tiny_method("cam_lse").scores(1000 * MAPS).isfinite().all()
 
 
-def test_wildcat_joins_best_and_worst_positions():
+def test_wildcat_combines_the_highest_and_lowest_positions():
     method = tiny_method("wildcat", kmax=0.5, kmin=0.25, alpha=0.6)
     assert method.scores(MAPS)[0, 0].item() == pytest.approx((6 + 3) / 2 + 0.6 * 1)
 
@@ -45,22 +45,22 @@ def test_chosen_takes_each_images_own_class():
 
 
 @pytest.mark.parametrize("classes", [2, 3, 5])
-def test_lead_is_positive_exactly_where_a_class_wins(classes):
+def test_the_margin_is_positive_exactly_where_a_class_wins(classes):
     maps = torch.rand(4, classes, 6, 5)
     winner = maps.argmax(1, keepdim=True)
     expected = torch.zeros_like(maps, dtype=torch.bool).scatter(1, winner, True)
-    assert torch.equal(lead(maps) > 0, expected)
-    assert (lead(torch.zeros(1, classes, 2, 2)) == 0).all()  # nobody wins a tie
+    assert torch.equal(margin_over_others(maps) > 0, expected)
+    assert (margin_over_others(torch.zeros(1, classes, 2, 2)) == 0).all()  # no class wins a tie
 
 
-def test_the_mask_is_the_predicted_classs_map_stretched_to_the_unit_range():
+def test_the_mask_is_the_normalised_map_of_the_predicted_class():
     method = tiny_method("cam_avg").eval()
     images = torch.rand(2, 3, 64, 64)
     with torch.no_grad():
-        output = method.predict(images)
-    assert output.mask.amin((1, 2, 3)).tolist() == [0, 0]
-    assert output.mask.amax((1, 2, 3)).tolist() == pytest.approx([1, 1], abs=1e-3)
+        output = method(images)
+    assert output.soft_mask.amin((1, 2, 3)).tolist() == [0, 0]
+    assert output.soft_mask.amax((1, 2, 3)).tolist() == pytest.approx([1, 1], abs=1e-3)
     for index, label in enumerate(output.probs.argmax(1)):
         own = output.evidence[index, label]
         other = output.evidence[index, 1 - label]
-        assert torch.allclose(own, -other)  # with two classes, one's lead is the other's lag
+        assert torch.allclose(own, -other)  # with two classes, the margins are opposite

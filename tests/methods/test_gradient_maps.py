@@ -1,4 +1,4 @@
-"""Grad-CAM and LayerCAM against the libraries of the field."""
+"""Grad-CAM and LayerCAM against captum and torch-cam."""
 
 import pytest
 import torch
@@ -58,10 +58,10 @@ def test_layer_cam_equals_torchcam(method, images):
         with LayerCAM(model, target_layer=model.trunk) as extractor:
             scores = model(images)
             theirs = extractor([label] * len(images), scores, normalized=False)[0]
-        # torch-cam gives tanh-scaled, un-normalised maps: the same up to a factor per image
+        # torch-cam returns tanh-scaled, un-normalised maps: equal up to a factor per image
         expected = ours[:, label] / ours[:, label].amax((1, 2), keepdim=True)
-        found = theirs / theirs.amax((1, 2), keepdim=True)
-        assert torch.allclose(found, expected, atol=1e-5)
+        normalised = theirs / theirs.amax((1, 2), keepdim=True)
+        assert torch.allclose(normalised, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("stride", [4, 8])
@@ -69,7 +69,7 @@ def test_inner_layers_equal_torchcam_too(images, stride):
     from torchcam.methods import LayerCAM
 
     method = tiny_method("layer_cam", stride=stride).eval()
-    ours = method._class_and_layer_maps(images)[:, 2:]
+    ours = method.prediction_maps(images)[:, 2:]
     assert ours.shape[2:] == (64 // stride, 96 // stride)
     model = Scores(method)
     layer = model.trunk.get_submodule(method.layer)
@@ -95,6 +95,17 @@ def test_a_layer_deeper_than_the_backbone_is_refused():
 
 def test_maps_do_not_depend_on_inference_mode(images):
     method = tiny_method("layer_cam", stride=8).eval()
-    plain = method.predict(images.sigmoid()).mask
+    plain = method(images.sigmoid()).soft_mask
     with torch.inference_mode():
-        assert torch.equal(method.predict(images.sigmoid()).mask, plain)
+        assert torch.equal(method(images.sigmoid()).soft_mask, plain)
+
+
+def test_layer_cam_on_a_transformer_explains_its_block_and_has_no_finer_layer():
+    from histolumen.encoders.backbone import BackboneSettings, build_backbone
+    from histolumen.methods.base import build_method, settings_of
+
+    backbone = build_backbone(BackboneSettings(name="test_vit", weights="none"))
+    method = build_method(settings_of("layer_cam")(), backbone, 2).eval()
+    assert method.prediction_maps(torch.rand(1, 3, 48, 80)).shape == (1, 4, 3, 5)
+    with pytest.raises(ConfigError, match=r"method\.stride 8: .*patches of 16 pixels; set method\.stride=16"):
+        build_method(settings_of("layer_cam")(stride=8), backbone, 2)

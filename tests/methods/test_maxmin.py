@@ -1,14 +1,15 @@
-"""Max-Min against the paper: Eq. 8 by hand, the ablation's switches, the schedules, and what inference may not do."""
+"""Max-Min against the paper: Eq. 8 by hand, the rows of the ablation, the schedules, and the passes at inference."""
 
 import math
 
 import pytest
 import torch
 
-from histolumen.methods.base import Batch
+from histolumen.data.batch import Batch
+from histolumen.encoders.backbone import BackboneSettings, build_backbone
+from histolumen.encoders.batchnorm import Case
+from histolumen.encoders.geometry import FeatureGeometry
 from histolumen.methods.maxmin import MaxMin, MaxMinSettings, mask_logits
-from histolumen.nets.backbones import BackboneSettings, build_backbone
-from histolumen.nets.batchnorm import Case
 
 
 def make(classes: int = 2, statistics: str = "shared", **settings) -> MaxMin:
@@ -19,8 +20,11 @@ def make(classes: int = 2, statistics: str = "shared", **settings) -> MaxMin:
     return MaxMin(MaxMinSettings(**settings), backbone, classes)
 
 
+CORNERS = FeatureGeometry(16, 0.0, corner_to_corner=True)
+
+
 def soft_mask(*args, **settings) -> torch.Tensor:
-    return torch.sigmoid(mask_logits(*args, **settings))
+    return torch.sigmoid(mask_logits(*args, **settings, geometry=CORNERS))
 
 
 def batch(size: int = 2, side: int = 64, classes: int = 2) -> Batch:
@@ -35,7 +39,7 @@ def test_the_paper_model_has_the_papers_number_of_parameters():
 
 
 def test_eq_8_by_hand():
-    # one image, two classes, 2 x 2 maps; probabilities pick a mixture of the maps
+    # one image, two classes, 2 x 2 maps, weighted by the probabilities
     maps = torch.tensor([[[[0.0, 2.0], [4.0, 8.0]], [[8.0, 8.0], [8.0, 0.0]]]])
     probs = torch.tensor([[0.75, 0.25]])
     winning = [2.0, 3.5, 5.0, 6.0]  # 0.75 a + 0.25 b
@@ -48,9 +52,9 @@ def test_eq_8_by_hand():
 def test_maps_are_normalised_per_image():
     maps = torch.rand(3, 2, 4, 4)
     probs = torch.full((3, 2), 0.5)
-    loud = maps.clone()
-    loud[1] *= 1000  # what one image does must not change the masks of the others
-    before, after = (soft_mask(m, probs, (8, 8), 0.15, 5.0) for m in (maps, loud))
+    scaled = maps.clone()
+    scaled[1] *= 1000  # one image must not change the masks of the others
+    before, after = (soft_mask(m, probs, (8, 8), 0.15, 5.0) for m in (maps, scaled))
     assert torch.equal(before[0], after[0])
     assert torch.equal(before[2], after[2])
     assert torch.allclose(before[1], after[1], atol=1e-4)
@@ -83,15 +87,15 @@ def test_maps_are_enlarged_with_aligned_corners():
 )
 def test_every_row_of_the_ablation_is_a_setting(settings, terms):
     model = make(**settings)
-    found = model.losses(batch()).terms
-    assert set(found) == terms
-    assert torch.isfinite(sum(found.values()))
-    output = model.eval().predict(batch().images)
+    values = model.losses(batch()).terms
+    assert set(values) == terms
+    assert torch.isfinite(sum(values.values()))
+    output = model.eval()(batch().images)
     assert output.probs.shape == (2, 2)
 
 
-def test_a_classifier_without_anything_to_judge_is_left_out():
-    """Else its weights would have no gradient, which several processes cannot agree on."""
+def test_there_is_no_classifier_without_its_loss_terms():
+    """Its weights would have no gradient, which distributed training does not allow."""
     model = make(foreground=False, background="none")
     sum(model.losses(batch()).terms.values()).backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
@@ -102,8 +106,8 @@ def test_eem_and_sem_are_weighted_by_lambda():
     assert ten.item() == pytest.approx(10 * one.item(), rel=1e-5)
 
 
-def test_the_mask_learns_from_the_classifier():
-    """The terms of Eq. 5 reach the localizer through X+ and X-, although it has a loss of its own."""
+def test_the_classifier_terms_train_the_mask():
+    """The terms on X+ and X- and the size term have gradients in the localizer."""
     model = make(**{"lambda": 1.0})
     terms = model.losses(batch()).terms
     for name in ("foreground", "background", "size"):
@@ -133,13 +137,13 @@ def test_training_runs_foreground_and_background_as_one_batch():
 def test_inference_never_computes_the_background_image():
     model = make().eval()
     calls = record_cases(model)
-    model.predict(batch().images)
+    model(batch().images)
     assert calls == [((), 2), ((Case.FOREGROUND,), 2)]
 
 
 @pytest.mark.parametrize("statistics", ["shared", "separate"])
 def test_one_batch_of_both_regions_equals_two_passes(statistics):
-    """Each region is normalised by its own batch statistics, as when the passes are made one after the other."""
+    """Each region is normalised by its own batch statistics, as in two separate passes."""
     model = make(statistics=statistics, dropout=0).train()
     plus, minus = torch.rand(2, 3, 64, 64), torch.rand(2, 3, 64, 64)
     together = model.backbone(torch.cat([plus, minus]), Case.FOREGROUND, Case.BACKGROUND)
@@ -147,14 +151,14 @@ def test_one_batch_of_both_regions_equals_two_passes(statistics):
     assert torch.allclose(together, apart, atol=1e-5)
 
 
-def test_schedules_move_and_are_saved_with_the_weights():
-    model = make()
+def test_schedules_advance_and_are_saved_with_the_weights():
+    model = make(sigma_step=0.001)
     for _ in range(60):
-        model.end_epoch()
+        model.on_epoch_end()
     assert model.sigma.item() == pytest.approx(0.20)
     assert model.t.item() == pytest.approx(min(5 * 1.01**60, 10), rel=1e-4)
     for _ in range(60):
-        model.end_epoch()
+        model.on_epoch_end()
     assert model.t.item() == pytest.approx(10)
     fresh = make()
     fresh.load_state_dict(model.state_dict())
@@ -162,10 +166,10 @@ def test_schedules_move_and_are_saved_with_the_weights():
     assert fresh.t.item() == model.t.item()
 
 
-def test_classifier_scale_shrinks_what_the_classifier_sees():
+def test_classifier_scale_resizes_the_input_of_the_classifier():
     model = make(classifier_scale=0.5).eval()
     sizes = []
     inner = model.backbone.forward
     model.backbone.forward = lambda images, *parts: (sizes.append(tuple(images.shape[2:])), inner(images, *parts))[1]
-    model.predict(batch(side=64).images)
+    model(batch(side=64).images)
     assert sizes == [(64, 64), (32, 32)]

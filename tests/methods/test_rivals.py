@@ -1,11 +1,10 @@
-"""What each rival does that the others do not."""
+"""Properties specific to each baseline method."""
 
 import pytest
 import torch
 from build import tiny_method
 
-from histolumen.errors import ConfigError
-from histolumen.methods.base import Batch
+from histolumen.data.batch import Batch
 from histolumen.methods.pn import presence_penalty
 
 
@@ -14,33 +13,37 @@ def batch(images: int = 2) -> Batch:
     return Batch(torch.rand(images, 3, 64, 96), torch.arange(images) % 2)
 
 
-def test_all_ones_marks_everything_and_has_nothing_to_learn():
+def test_all_ones_marks_everything_and_has_no_parameters():
     method = tiny_method("all_ones")
     assert not list(method.parameters())
-    output = method.predict(torch.rand(2, 3, 40, 50))
-    assert (output.mask == 1).all()
+    output = method(torch.rand(2, 3, 40, 50))
+    assert (output.soft_mask == 1).all()
     assert output.probs.tolist() == [[0.5, 0.5]] * 2
 
 
 def test_deep_mil_attention_is_a_weighting_of_positions_per_class():
     method = tiny_method("deep_mil", classes=3)
-    scores, attention = method._judge(torch.rand(2, 6, 4, 6))
+    maps = torch.rand(2, 6, 4, 6)
+    scores, mean = method._pool(maps)
     assert scores.shape == (2, 3)
+    attention = (maps[:, :3] - mean[:, :, None, None]).exp()  # relative to its mean
     assert torch.allclose(attention.mean((2, 3)), torch.ones(2, 3), atol=1e-5)
 
 
-def test_deep_mil_scores_are_the_classifiers_opinion_of_the_attended_average():
+def test_deep_mil_scores_classify_the_attention_weighted_average():
     method = tiny_method("deep_mil").double().eval()
     X = torch.rand(1, 3, 64, 64, dtype=torch.float64)
     features = method.backbone(X)
-    scores, attention = method._judge(method._maps(X))
+    maps = method._maps(X)
+    scores, _ = method._pool(maps)
     for c in range(2):
-        average = (features * attention[:, c : c + 1]).mean((2, 3))
+        attention = maps[:, c : c + 1].flatten(2).softmax(2).unflatten(2, maps.shape[2:])
+        average = (features * attention).sum((2, 3))
         assert torch.allclose(method.classifier(average)[:, c], scores[:, c])
 
 
 def test_presence_penalty_by_hand():
-    # one position in favour of class 0 by log 3: sizes 0.75 and 0.25
+    # one position with a logit difference of log 3: sizes 0.75 and 0.25
     maps = torch.tensor([[[[3.0]], [[1.0]]]]).log()
     assert presence_penalty(maps, torch.tensor([0])).item() == pytest.approx(0.25**2 + 0.25**2)
     assert presence_penalty(maps, torch.tensor([1])).item() == pytest.approx(0.75**2 + 0.75**2)
@@ -58,28 +61,28 @@ def test_the_size_penalty_of_pn_is_weighted():
     assert ten.item() == pytest.approx(10 * one.item(), rel=1e-5)
 
 
-def test_erase_shows_each_round_less_of_the_image():
+def test_erase_removes_more_pixels_in_each_round():
     method = tiny_method("erase", rounds=3).eval()
-    seen = []
-    method.backbone.register_forward_pre_hook(lambda _module, inputs: seen.append(inputs[0]))
-    method.predict(torch.rand(1, 3, 64, 64))
-    erased = [(x == 0).all(1).float().mean().item() for x in seen]
-    assert len(seen) == 3
+    inputs_of_rounds = []
+    method.backbone.register_forward_pre_hook(lambda _module, inputs: inputs_of_rounds.append(inputs[0]))
+    method(torch.rand(1, 3, 64, 64))
+    erased = [(x == 0).all(1).float().mean().item() for x in inputs_of_rounds]
+    assert len(inputs_of_rounds) == 3
     assert erased[0] == 0
     assert 0 < erased[1] <= erased[2] < 1
 
 
-def test_erase_keeps_what_each_round_found():
+def test_the_mask_of_erase_covers_all_rounds():
     rounds = [tiny_method("erase", rounds=n).eval() for n in (1, 3)]
     images = torch.rand(2, 3, 64, 64)
     with torch.no_grad():
-        first, all_three = (method.predict(images) for method in rounds)
-    assert (all_three.mask >= first.mask).all()
-    assert (all_three.mask >= 0.5).float().mean() > (first.mask >= 0.5).float().mean()
-    assert torch.equal(first.probs, all_three.probs)  # the class is judged on the whole image
+        first, all_three = (method(images) for method in rounds)
+    assert (all_three.soft_mask >= first.soft_mask).all()
+    assert (all_three.soft_mask >= 0.5).float().mean() > (first.soft_mask >= 0.5).float().mean()
+    assert torch.equal(first.probs, all_three.probs)  # the class is predicted from the whole image
 
 
-def test_erase_trains_on_what_is_left():
+def test_erase_has_a_loss_for_each_round():
     terms = tiny_method("erase", rounds=3).losses(batch()).terms
     assert set(terms) == {"round 1", "round 2", "round 3"}
 
@@ -103,48 +106,44 @@ def test_unet_needs_masks_and_learns_from_them():
 
 
 class TestNegev:
-    def test_the_decoder_does_not_change_the_classifier(self):
+    def test_the_decoder_loss_does_not_train_the_classifier(self):
         method = tiny_method("negev", warmup=0)
         method.losses(batch()).terms["evidence"].backward()
-        touched = {name.split(".")[0] for name, p in method.named_parameters() if p.grad is not None and p.grad.any()}
-        assert touched == {"decoder"}
+        trained = {name.split(".")[0] for name, p in method.named_parameters() if p.grad is not None and p.grad.any()}
+        assert trained == {"decoder"}
 
-    def test_evidence_waits_for_the_classifier(self):
+    def test_the_evidence_loss_starts_after_the_warm_up(self):
         method = tiny_method("negev", warmup=0.2)
         values = []
         for _ in range(3):
             values.append(method.losses(batch()).terms["evidence"].item())
-            method.end_epoch()
+            method.on_epoch_end()
         assert values[0] == values[1] == 0
         assert values[2] > 0
 
-    def test_pixels_come_from_the_ends_of_the_map(self):
+    def test_pixels_are_sampled_where_the_map_is_highest_and_lowest(self):
         method = tiny_method("negev", candidates=0.2, pixels=50)
         evidence = torch.arange(100.0).expand(3, -1)
         assert method._sample(evidence).min() >= 80
         assert method._sample(-evidence).max() < 20
 
     def test_every_pixel_of_a_negative_image_is_background(self):
-        method = tiny_method("negev", warmup=0, negative_class="class 1")
+        method = tiny_method("negev", warmup=0, negative_class=1)
         logits = torch.zeros(1, 2, 16, 24)
-        logits[:, 0] = 100  # all background, and sure of it
+        logits[:, 0] = 100  # background everywhere with high confidence
         negative = Batch(torch.rand(1, 3, 64, 96), torch.tensor([1]))
         positive = Batch(negative.images, torch.tensor([0]))
         maps = torch.rand(1, 2, 4, 6)
         assert method._evidence(logits, maps, negative).item() == 0
         assert method._evidence(logits, maps, positive).item() > 10
 
-    def test_a_negative_class_that_does_not_exist(self):
-        with pytest.raises(ConfigError, match="no class 'class 2'"):
-            tiny_method("negev", negative_class="class 2")
-
     def test_an_epoch_of_the_warm_up_is_not_chosen(self):
         method = tiny_method("negev", warmup=0.2)
-        found = []
+        selectable = []
         for _ in range(3):
-            found.append(method.ready)
-            method.end_epoch()
-        assert found == [False, False, True]
+            selectable.append(method.selectable)
+            method.on_epoch_end()
+        assert selectable == [False, False, True]
 
     def test_features_that_reach_beyond_the_image_do_not_shift_the_mask(self):
         method = tiny_method("negev").eval()

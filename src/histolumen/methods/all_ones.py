@@ -1,16 +1,17 @@
-"""All-ones: everything is foreground. The paper's lower bound: F1+ = mean(2a / (1 + a)) for foreground shares a."""
+"""All-ones: every pixel is foreground. The paper's lower bound: F1+ = mean(2a / (1 + a)) for foreground shares a."""
 
 from typing import Literal
 
 import torch
-from torch import Tensor
 
-from histolumen.methods.base import Batch, Losses, MapRunner, Method, MethodSettings, Output, at_once, register
-from histolumen.nets.backbones import Backbone
+from histolumen.data.batch import Batch
+from histolumen.encoders.backbone import Backbone
+from histolumen.methods.base import Losses, Method, MethodSettings, register
+from histolumen.methods.view import Answer, Mask, View
 
 
 class AllOnesSettings(MethodSettings):
-    """Nothing to set."""
+    """No settings."""
 
     name: Literal["all_ones"] = "all_ones"
     """The method."""
@@ -18,7 +19,7 @@ class AllOnesSettings(MethodSettings):
 
 @register(AllOnesSettings)
 class AllOnes(Method):
-    """Learns nothing, answers at once."""
+    """A constant mask without any network."""
 
     classifies = False
 
@@ -31,6 +32,5 @@ class AllOnes(Method):
     def losses(self, batch: Batch) -> Losses:
         return Losses({"nothing": batch.images.new_zeros(())})
 
-    def predict(self, images: Tensor, run: MapRunner = at_once) -> Output:  # noqa: ARG002 - there is no map to run
-        probs = images.new_full((len(images), self.classes), 1 / self.classes)
-        return Output(probs, torch.ones_like(images[:, :1]))
+    def predict(self, view: View) -> Answer:
+        return Answer(torch.full((view.count, self.classes), 1 / self.classes), Mask(()))

@@ -17,7 +17,7 @@ class CamAvgSettings(MapSettings):
 
 @register(CamAvgSettings)
 class CamAvg(ClassMapMethod):
-    """All positions count alike."""
+    """Average pooling of the class maps."""
 
     def scores(self, maps: Tensor) -> Tensor:
         return maps.mean((2, 3))

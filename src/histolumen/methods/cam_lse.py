@@ -6,9 +6,9 @@ from typing import Literal
 from pydantic import Field
 from torch import Tensor
 
+from histolumen.encoders.backbone import Backbone
 from histolumen.methods.base import register
 from histolumen.methods.class_maps import ClassMapMethod, MapSettings
-from histolumen.nets.backbones import Backbone
 
 
 class CamLseSettings(MapSettings):
@@ -17,7 +17,7 @@ class CamLseSettings(MapSettings):
     name: Literal["cam_lse"] = "cam_lse"
     """The method."""
     r: float = Field(default=10.0, gt=0)
-    """Sharpness: towards 0 the mean, towards infinity the maximum."""
+    """Sharpness: approaches the mean for small r and the maximum for large r."""
 
 
 @register(CamLseSettings)

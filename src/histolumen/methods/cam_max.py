@@ -17,7 +17,7 @@ class CamMaxSettings(MapSettings):
 
 @register(CamMaxSettings)
 class CamMax(ClassMapMethod):
-    """The best position decides."""
+    """Maximum pooling of the class maps."""
 
     def scores(self, maps: Tensor) -> Tensor:
         return maps.amax((2, 3))

@@ -1,43 +1,41 @@
-"""What the CAM family shares: a map of evidence per class, pooled into scores, and two ways to make a mask of it."""
+"""The CAM family: one evidence map per class, pooled into scores; the mask is the map of the predicted class.
 
-from collections.abc import Callable
+If one class has no foreground (Camelyon16: normal), evidence *for* that class is not foreground. The mask then compares
+the maps of the other classes with the map of the negative class, whatever the predicted class, and may be empty.
+"""
+
+from abc import abstractmethod
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from histolumen import losses
-from histolumen.methods.base import (
-    Batch,
-    Losses,
-    MapRunner,
-    Method,
-    MethodSettings,
-    Output,
-    SlideMapper,
-    SlideMaps,
-    SlideMask,
-    SlideOutput,
-    at_once,
-)
-from histolumen.nets.backbones import Backbone
-from histolumen.nets.geometry import Grid, enlarge, min_max, stretch
+from histolumen.data.batch import Batch
+from histolumen.encoders.backbone import Backbone
+from histolumen.encoders.geometry import FeatureGeometry
+from histolumen.methods.base import Losses, Method, MethodSettings
+from histolumen.methods.view import Answer, Layer, Mask, View, stretched
+
+_TIE = 1e-4  # far below any margin that means something, far above rounding
 
 
 class MapSettings(MethodSettings):
-    """What every method that enlarges a map can choose."""
+    """Settings of every method that resizes feature maps to the image."""
 
     alignment: Literal["corners", "centres"] = "corners"
-    """How the map is laid over the image: stretched `corners` to corners (the paper), or with every position over the
-    `centres` of what it looks at, which does not shift the mask."""
+    """How a map is aligned with the image: stretched from corner to corner (`corners`, the paper), or with each
+    position at the centre of its receptive field (`centres`), which does not shift the mask. Slides always use
+    `centres`."""
 
-    def grid(self, backbone: Backbone) -> Grid | None:
-        """For `enlarge`."""
-        return backbone.grid if self.alignment == "centres" else None
+    def align(self, geometry: FeatureGeometry) -> FeatureGeometry:
+        """The geometry with this alignment."""
+        return FeatureGeometry(geometry.stride, geometry.offset, corner_to_corner=self.alignment == "corners")
 
 
 class ClassMapMethod(Method):
-    """A backbone and a 1x1 convolution to one map per class; subclasses say how a map becomes a score."""
+    """A backbone and a 1x1 convolution to one map per class; subclasses define how maps are pooled into scores."""
 
     def __init__(self, settings: MapSettings, backbone: Backbone, classes: int):
         super().__init__()
@@ -47,65 +45,86 @@ class ClassMapMethod(Method):
         self.head = self.make_head(backbone.channels, classes)
 
     def make_head(self, channels: int, classes: int) -> nn.Module:
-        """The layer between features and class maps."""
+        """The layer from features to class maps."""
         return nn.Conv2d(channels, classes, kernel_size=1)
 
     def maps(self, features: Tensor) -> Tensor:
         """Class maps [B, C, h, w]."""
         return self.head(features)
 
+    @abstractmethod
     def scores(self, maps: Tensor) -> Tensor:
-        """Class scores [B, C]."""
-        raise NotImplementedError
+        """Class scores [B, C] from class maps."""
 
     def losses(self, batch: Batch) -> Losses:
         scores = self.scores(self.maps(self.backbone(self.backbone.normalise(batch.images))))
         return Losses({"classification": losses.cross_entropy(scores, batch.labels)}, scores)
 
-    def predict(self, images: Tensor, run: MapRunner = at_once) -> Output:
-        maps = run(lambda x: self.maps(self.backbone(x)), self.backbone.normalise(images))
-        return self.answer(maps, self.scores(maps).softmax(1), images)
-
-    def predict_slide(self, slide: SlideMapper) -> SlideOutput:
-        maps = slide.maps(lambda tile, _: self.slide_maps(self.backbone.normalise(tile)), self.own_grid())
+    def predict(self, view: View) -> Answer:
+        maps = view.maps(self.prediction_maps, self.geometry)
         probs = self.scores(maps.positions[:, : self.classes]).softmax(1)
-        return SlideOutput(probs, stretched(maps, lambda found: chosen(found[:, -self.classes :], probs.argmax(1))))
+        winner = probs.argmax(1)
 
-    def slide_maps(self, X: Tensor) -> Tensor:
-        """Class maps and, where others make the mask, those after them."""
+        def explanation(stacked: Tensor) -> Tensor:
+            return stacked[:, -self.classes :]
+
+        negative = self.negative_class
+        if negative is None:
+            mask = stretched(maps, lambda stacked: chosen(explanation(stacked), winner))
+            return Answer(probs, Mask((mask,)), evidence=Mask((Layer(maps, explanation, margin_over_others),)))
+
+        def margin(stacked: Tensor) -> Tensor:
+            return foreground_margin(explanation(stacked), negative)
+
+        evidence = Layer(maps, margin, partial(for_every_label, classes=self.classes))
+        return Answer(probs, Mask((Layer(maps, margin, foreground_probability),)), evidence=Mask((evidence,)))
+
+    def prediction_maps(self, X: Tensor) -> Tensor:
+        """Class maps [B, C, h, w]; methods whose mask comes from other maps append these: [B, 2 C, h, w]."""
         return self.maps(self.backbone(X))
 
-    def answer(self, maps: Tensor, probs: Tensor, images: Tensor) -> Output:
-        """The map of the most probable class, stretched to [0, 1], is the mask."""
-        return Output(probs, *self.masks(maps, probs, images))
-
-    def masks(self, maps: Tensor, probs: Tensor, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Soft mask [B, 1, H, W] and evidence [B, C, H, W] of `Output`."""
-        height, width = images.shape[2:]
-        enlarged = enlarge(maps, (height, width), self.grid())
-        return min_max(chosen(enlarged, probs.argmax(1))), lead(enlarged)
-
-    def grid(self) -> Grid | None:
-        """How the maps lie over the image."""
-        return self.settings.grid(self.backbone) and self.own_grid()
-
-    def own_grid(self) -> Grid:
-        """Where the positions of the maps look."""
-        return self.backbone.grid
-
-
-def stretched(maps: SlideMaps, value: Callable[[Tensor], Tensor]) -> SlideMask:
-    """The mask of a slide by one map, stretched to [0, 1] over all of its tissue."""
-    low, high = maps.range_of(value)
-    return SlideMask(maps, lambda found: stretch(value(found), low, high).clamp(0, 1))
+    @property
+    def geometry(self) -> FeatureGeometry:
+        """Where the positions of `prediction_maps` lie."""
+        return self.settings.align(self.backbone.geometry)
 
 
 def chosen(maps: Tensor, classes: Tensor) -> Tensor:
-    """From maps [B, C, h, w] the one [B, 1, h, w] of each image's class."""
+    """Select one class map [B, 1, h, w] per image from maps [B, C, h, w]."""
     return maps[torch.arange(len(maps), device=maps.device), classes][:, None]
 
 
-def lead(maps: Tensor) -> Tensor:
-    """By how much each class map exceeds all others: positive where it is the largest, the paper's foreground."""
+def margin_over_others(maps: Tensor) -> Tensor:
+    """Margin of each class map over the largest of the others; positive where it wins, the paper's foreground."""
     first, second = maps.topk(2, dim=1).values.split(1, dim=1)
     return maps - torch.where(maps == first, second, first)
+
+
+def foreground_margin(maps: Tensor, negative: int) -> Tensor:
+    """By how much the largest map of the other classes exceeds that of the negative class [B, 1, h, w].
+
+    Positive where the argmax over class maps is a class with foreground: the survey's rule for Camelyon16.
+    """
+    others = [index for index in range(maps.shape[1]) if index != negative]
+    return maps[:, others].amax(1, keepdim=True) - maps[:, negative, None]
+
+
+def foreground_probability(margin: Tensor) -> Tensor:
+    """Sigmoid of the margin: for two classes their softmax at each pixel.
+
+    It is not stretched per image, because a stretched map always reaches 1 and no mask would be empty. A tie, as where
+    two rectified maps are both 0, is not evidence and stays just below 0.5.
+    """
+    return torch.sigmoid(margin - _TIE)
+
+
+def for_every_label(margin: Tensor, classes: int) -> Tensor:
+    """The same evidence [B, C, h, w] whatever the true label."""
+    return margin.expand(-1, classes, -1, -1)
+
+
+def likeliest_with_foreground(probs: Tensor, negative: int | None) -> Tensor:
+    """The most probable class [B] of those that have foreground."""
+    if negative is None:
+        return probs.argmax(1)
+    return probs.index_fill(1, torch.tensor(negative, device=probs.device), -1).argmax(1)

@@ -1,5 +1,10 @@
-"""Deep MIL (Ilse et al. 2018): an image is a bag of positions; attention, a map per class, says which matter."""
+"""Deep MIL (Ilse et al. 2018): an image is a bag of positions, weighted by one attention map per class.
 
+Attention sums to 1 on every image, so it cannot be empty. If one class has no foreground, the mask is the attention of
+the most probable other class times the probability that the image is not negative.
+"""
+
+import math
 from typing import Literal
 
 import torch
@@ -8,34 +13,25 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from histolumen import losses
-from histolumen.methods.base import (
-    Batch,
-    Losses,
-    MapRunner,
-    Method,
-    Output,
-    SlideMapper,
-    SlideOutput,
-    at_once,
-    register,
-)
-from histolumen.methods.class_maps import MapSettings, chosen, stretched
-from histolumen.nets.backbones import Backbone
-from histolumen.nets.geometry import enlarge, min_max
+from histolumen.data.batch import Batch
+from histolumen.encoders.backbone import Backbone
+from histolumen.methods.base import Losses, Method, register
+from histolumen.methods.class_maps import MapSettings, chosen, for_every_label, likeliest_with_foreground
+from histolumen.methods.view import Answer, Layer, Mask, View, stretched
 
 
 class DeepMilSettings(MapSettings):
-    """Attention over positions."""
+    """Attention pooling over positions."""
 
     name: Literal["deep_mil"] = "deep_mil"
     """The method."""
     width: int = Field(default=128, ge=1)
-    """Hidden units of the attention."""
+    """Hidden units of the attention network."""
 
 
 @register(DeepMilSettings)
 class DeepMil(Method):
-    """Each class averages the features with its own attention and judges the average."""
+    """Each class averages the features with its own attention and classifies the average."""
 
     def __init__(self, settings: DeepMilSettings, backbone: Backbone, classes: int):
         super().__init__()
@@ -49,36 +45,43 @@ class DeepMil(Method):
         self.classifier = nn.Linear(backbone.channels, classes)
 
     def losses(self, batch: Batch) -> Losses:
-        scores, _ = self._judge(self._maps(self.backbone.normalise(batch.images)))
+        scores, _ = self._pool(self._maps(self.backbone.normalise(batch.images)))
         return Losses({"classification": losses.cross_entropy(scores, batch.labels)}, scores)
 
-    def predict(self, images: Tensor, run: MapRunner = at_once) -> Output:
-        scores, attention = self._judge(run(self._maps, self.backbone.normalise(images)))
+    def predict(self, view: View) -> Answer:
+        maps = view.maps(self._maps, self.settings.align(self.backbone.geometry))
+        scores, mean = self._pool(maps.positions)
         probs = scores.softmax(1)
-        height, width = images.shape[2:]
-        enlarged = enlarge(attention, (height, width), self.settings.grid(self.backbone))
-        return Output(probs, min_max(chosen(enlarged, probs.argmax(1))), evidence=enlarged - 1)
+        negative = self.negative_class
+        shown = likeliest_with_foreground(probs, negative)
 
-    def predict_slide(self, slide: SlideMapper) -> SlideOutput:
-        maps = slide.maps(lambda tile, _: self._maps(self.backbone.normalise(tile)), self.backbone.grid)
-        positions = maps.positions
-        scores, _ = self._judge(positions)
-        probs = scores.softmax(1)
-        most = chosen(positions, probs.argmax(1)).max()  # the softmax's own way not to overflow
-        return SlideOutput(probs, stretched(maps, lambda found: (chosen(found, probs.argmax(1)) - most).exp()))
+        def attention(stacked: Tensor) -> Tensor:
+            """Relative to its mean over positions."""
+            return (stacked.chunk(2, dim=1)[0] - mean[:, :, None, None]).exp()
+
+        def shown_attention(stacked: Tensor) -> Tensor:
+            return chosen(attention(stacked), shown)
+
+        # the paper's threshold is the mean attention
+        if negative is None:
+            evidence = Layer(maps, attention, lambda value: value - 1)
+            return Answer(probs, Mask((stretched(maps, shown_attention),)), evidence=Mask((evidence,)))
+        positive = 1 - probs[:, negative, None, None, None]
+        mask = stretched(maps, shown_attention, lambda value: value * positive)
+        evidence = Layer(maps, shown_attention, lambda value: for_every_label(value - 1, probs.shape[1]))
+        return Answer(probs, Mask((mask,)), evidence=Mask((evidence,)))
 
     def _maps(self, X: Tensor) -> Tensor:
-        """Before the softmax: how much each class looks at a position, and what it would say of it [B, 2 C, h, w]."""
+        """Attention logits and class logits of every position [B, 2 C, h, w]."""
         features = self.backbone(X)
-        opinions = F.conv2d(features, self.classifier.weight[:, :, None, None])
-        return torch.cat([self.attention(features), opinions], dim=1)
+        class_logits = F.conv2d(features, self.classifier.weight[:, :, None, None])
+        return torch.cat([self.attention(features), class_logits], dim=1)
 
-    def _judge(self, maps: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores [B, C], and attention [B, C, h, w] in units of its mean: above 1 is the paper's foreground.
+    def _pool(self, maps: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores [B, C], and the logit [B, C] of the mean attention.
 
-        The classifier is linear: its opinion of the attended average is the attended average of its opinions.
+        The classifier is linear, so it can be applied to each position before the attention-weighted average.
         """
-        looks, opinions = maps.flatten(2).chunk(2, dim=1)
-        attention = looks.softmax(2)
-        scores = (attention * opinions).sum(2) + self.classifier.bias
-        return scores, (attention * attention.shape[2]).unflatten(2, maps.shape[2:])
+        logits, class_logits = maps.flatten(2).chunk(2, dim=1)
+        scores = (logits.softmax(2) * class_logits).sum(2) + self.classifier.bias
+        return scores, logits.logsumexp(2) - math.log(logits.shape[2])

@@ -1,26 +1,26 @@
-"""ERASE (Wei et al. 2017): erase what decided, look again, and be made to find the class in what is left."""
+"""ERASE (Wei et al. 2017): erase the most discriminative pixels, and classify the image again without them."""
 
-from typing import Literal
+from functools import partial
+from typing import Literal, cast
 
-import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from histolumen import losses
-from histolumen.methods.base import (
-    Batch,
-    Losses,
-    MapRunner,
-    Method,
-    Output,
-    SlideMapper,
-    SlideOutput,
-    at_once,
-    register,
+from histolumen.data.batch import Batch
+from histolumen.encoders.batchnorm import Case
+from histolumen.encoders.geometry import enlarge, min_max
+from histolumen.methods.base import Losses, register
+from histolumen.methods.class_maps import (
+    ClassMapMethod,
+    MapSettings,
+    chosen,
+    for_every_label,
+    foreground_margin,
+    foreground_probability,
+    margin_over_others,
 )
-from histolumen.methods.class_maps import ClassMapMethod, MapSettings, chosen
-from histolumen.nets.batchnorm import Case
-from histolumen.nets.geometry import enlarge, min_max
+from histolumen.methods.view import Answer, Layer, Mask, View, stretched
 
 
 class EraseSettings(MapSettings):
@@ -29,14 +29,14 @@ class EraseSettings(MapSettings):
     name: Literal["erase"] = "erase"
     """The method."""
     share: float = Field(default=0.2, gt=0, lt=1)
-    """Pixels within this share of the maximum activation are erased."""
+    """Pixels whose activation is within this share of the maximum are erased."""
     rounds: int = Field(default=3, ge=1)
-    """How often an image is looked at."""
+    """Number of passes per image, with erasing between them."""
 
 
 @register(EraseSettings)
 class Erase(ClassMapMethod):
-    """One network for all rounds; the mask joins what each of them found."""
+    """One network for all rounds; the mask is the maximum over their activations."""
 
     settings: EraseSettings
 
@@ -54,33 +54,41 @@ class Erase(ClassMapMethod):
             rounds.append(self.scores(maps))
             if len(rounds) == self.settings.rounds:
                 break
-            X = self._erase(X, self._activation(maps.detach(), batch.labels, X))
-        share = 1 / len(rounds)
-        terms = {f"round {k}": share * losses.cross_entropy(scores, batch.labels) for k, scores in enumerate(rounds, 1)}
+            X = X * self._keep_mask(self._activation(maps.detach(), batch.labels, X))
+        weight = 1 / len(rounds)
+        terms = {
+            f"round {k}": weight * losses.cross_entropy(scores, batch.labels) for k, scores in enumerate(rounds, 1)
+        }
         return Losses(terms, rounds[0])
 
-    def predict(self, images: Tensor, run: MapRunner = at_once) -> Output:
-        X = self.backbone.normalise(images)
-        maps = run(lambda x: self._maps(x, first=True), X)
-        probs = self.scores(maps).softmax(1)
-        rounds = [self.masks(maps, probs, X)]
-        while len(rounds) < self.settings.rounds:
-            found, _ = rounds[-1]
-            X = self._erase(X, found)
-            rounds.append(self.masks(run(lambda x: self._maps(x, first=False), X), probs, X))
-        mask, evidence = (torch.stack(each).amax(0) for each in zip(*rounds, strict=True))
-        return Output(probs, mask, evidence)
-
-    def predict_slide(self, slide: SlideMapper) -> SlideOutput:
-        return Method.predict_slide(self, slide)  # rounds of erasing are not made for slides
+    def predict(self, view: View) -> Answer:
+        """Each round erases by the map of the predicted class, as training does by that of the label."""
+        layers: list[Layer] = []
+        margins: list[Layer] = []
+        evidence: list[Layer] = []
+        probs, remaining = None, None
+        for number in range(self.settings.rounds):
+            net = partial(self._maps, first=number == 0)
+            maps = view.maps(net, self.geometry, remaining)
+            probs = self.scores(maps.positions).softmax(1) if probs is None else probs
+            layers.append(stretched(maps, partial(chosen, classes=probs.argmax(1))))
+            if self.negative_class is None:
+                evidence.append(Layer(maps, finish=margin_over_others))
+            else:
+                margin = partial(foreground_margin, negative=self.negative_class)
+                margins.append(Layer(maps, margin, foreground_probability))
+                evidence.append(Layer(maps, margin, partial(for_every_label, classes=self.classes)))
+            remaining = Mask(tuple(layers), finish=self._keep_mask)
+        return Answer(cast("Tensor", probs), Mask(tuple(margins or layers)), evidence=Mask(tuple(evidence)))
 
     def _maps(self, X: Tensor, *, first: bool) -> Tensor:
-        """Images with holes have statistics of their own."""
+        """Class maps; partly erased images have separate BatchNorm statistics."""
         return self.maps(self.backbone(X, Case.WHOLE if first else Case.FOREGROUND))
 
     def _activation(self, maps: Tensor, classes: Tensor, X: Tensor) -> Tensor:
         height, width = X.shape[2:]
-        return min_max(enlarge(chosen(maps, classes), (height, width), self.grid()))
+        return min_max(enlarge(chosen(maps, classes), (height, width), self.geometry))
 
-    def _erase(self, X: Tensor, activation: Tensor) -> Tensor:
-        return X * (activation < 1 - self.settings.share)
+    def _keep_mask(self, activation: Tensor) -> Tensor:
+        """1 where a pixel is kept, 0 where it is erased."""
+        return (activation < 1 - self.settings.share).to(activation.dtype)

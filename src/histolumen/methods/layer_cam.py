@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from histolumen.encoders.backbone import Backbone
+from histolumen.encoders.geometry import FeatureGeometry, measure_offset
+from histolumen.encoders.tapping import TappedNetwork, layer_of_stride, tapped
 from histolumen.errors import ConfigError
-from histolumen.methods.base import MapRunner, Output, at_once, register
+from histolumen.methods.base import register
 from histolumen.methods.cam_avg import CamAvg
 from histolumen.methods.class_maps import MapSettings
-from histolumen.methods.grad_cam import class_gradients
-from histolumen.nets.backbones import Backbone
-from histolumen.nets.geometry import Grid, measure_offset
-from histolumen.nets.tapping import TappedNetwork, layer_of_stride, tapped
+from histolumen.methods.grad_cam import by_position, class_gradients
 
 
 class LayerCamSettings(MapSettings):
@@ -22,8 +22,8 @@ class LayerCamSettings(MapSettings):
     name: Literal["layer_cam"] = "layer_cam"
     """The method."""
     stride: Literal[4, 8, 16, 32] = 16
-    """Which layer is looked at: the last one with so many pixels per position. Smaller is finer and noisier; it cannot
-    be larger than backbone.output_stride."""
+    """Stride of the explained layer, the last one with this many pixels per position. A smaller stride is finer and
+    noisier; it cannot exceed backbone.output_stride. A vision transformer has one stride: its chosen block is used."""
 
 
 @register(LayerCamSettings)
@@ -34,35 +34,38 @@ class LayerCam(CamAvg):
 
     def __init__(self, settings: LayerCamSettings, backbone: Backbone, classes: int):
         super().__init__(settings, backbone, classes)
-        if settings.stride > backbone.stride:
-            raise ConfigError(f"method.stride {settings.stride} exceeds backbone.output_stride {backbone.stride}")
-        self.layer = layer_of_stride(backbone.trunk, settings.stride)
-        self.stride = settings.stride
-        self.register_buffer("offset", backbone.offset.clone())  # where that layer's positions look
-        if settings.stride != backbone.stride:
-            self.offset.fill_(measure_offset(TappedNetwork(backbone.trunk, self.layer), settings.stride))
+        self.layer, self.stride = _layer(settings, backbone)
+        self.register_buffer("offset", backbone.offset.clone())  # receptive-field centres of that layer
+        if self.stride != backbone.stride:
+            self.offset.fill_(measure_offset(TappedNetwork(backbone.trunk, self.layer), self.stride))
 
-    def own_grid(self) -> Grid:
-        return Grid(self.stride, self.offset)
+    @property
+    def geometry(self) -> FeatureGeometry:
+        return self.settings.align(FeatureGeometry(self.stride, self.offset))
 
-    def predict(self, images: Tensor, run: MapRunner = at_once) -> Output:
-        both = run(self._class_and_layer_maps, self.backbone.normalise(images))
-        class_maps, layer_maps = both.chunk(2, dim=1)
-        return self.answer(layer_maps, self.scores(class_maps).softmax(1), images)
-
-    def slide_maps(self, X: Tensor) -> Tensor:
-        class_maps, layer_maps = self._class_and_layer_maps(X).chunk(2, dim=1)
-        # gradients of a mean are tiny, too small for the 16 bits in which slides keep their maps
-        return torch.cat([class_maps, layer_maps * layer_maps[0, 0].numel()], dim=1)
-
-    def _class_and_layer_maps(self, X: Tensor) -> Tensor:
-        """[B, 2 C, h, w] at the layer's resolution; a mean over positions does not change by repeating them."""
+    def prediction_maps(self, X: Tensor) -> Tensor:
+        """Class maps and LayerCAM maps [B, 2 C, h, w], both at the layer's resolution. Class maps are enlarged by
+        repeating positions, which does not change their mean."""
         with torch.inference_mode(mode=False), torch.enable_grad(), tapped(self.backbone.trunk, self.layer) as outputs:
             class_maps = self.maps(self.backbone(X.detach().clone()))
             activations = outputs[-1]
             gradients = class_gradients(self.scores(class_maps), activations)
-        maps = layer_cam(activations.detach(), gradients)
+        maps = by_position(layer_cam(activations.detach(), gradients))
         return torch.cat([F.interpolate(class_maps.detach(), size=maps.shape[2:], mode="nearest"), maps], dim=1)
+
+
+def _layer(settings: LayerCamSettings, backbone: Backbone) -> tuple[str, int]:
+    """Name and stride of the explained layer; "" is the backbone's output."""
+    if backbone.single_stride:
+        if settings.stride < backbone.stride:
+            raise ConfigError(
+                f"method.stride {settings.stride}: this backbone has one stride, that of its patches of "
+                f"{backbone.stride} pixels; set method.stride=16, or choose a convolutional backbone such as resnet18"
+            )
+        return "", backbone.stride
+    if settings.stride > backbone.stride:
+        raise ConfigError(f"method.stride {settings.stride} exceeds backbone.output_stride {backbone.stride}")
+    return layer_of_stride(backbone.trunk, settings.stride), settings.stride
 
 
 def layer_cam(activations: Tensor, gradients: Tensor) -> Tensor:

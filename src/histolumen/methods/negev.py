@@ -1,10 +1,9 @@
-"""NEGEV (Belharbi et al. 2022): a decoder learns the mask from a few pixels that the classifier's own map is sure of.
+"""NEGEV (Belharbi et al. 2022): a decoder learns the mask from sampled pixels of high and low class activation.
 
-Positive evidence are pixels where the class map is highest, negative evidence those where it is lowest, and every pixel
-of an image whose class has no foreground at all (normal tissue).
+Foreground pixels are sampled where the class map is highest, background pixels where it is lowest. In images of a class
+without foreground (normal tissue), every pixel is background.
 """
 
-from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -13,45 +12,33 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from histolumen import losses
-from histolumen.errors import ConfigError, nearest
-from histolumen.methods.base import (
-    Batch,
-    Losses,
-    MapRunner,
-    Method,
-    Output,
-    SlideMapper,
-    SlideMask,
-    SlideOutput,
-    at_once,
-    register,
-)
+from histolumen.data.batch import Batch
+from histolumen.encoders.backbone import Backbone
+from histolumen.encoders.geometry import FeatureGeometry, enlarge
+from histolumen.methods.base import Losses, Method, register
 from histolumen.methods.class_maps import MapSettings, chosen
-from histolumen.nets.backbones import Backbone
-from histolumen.nets.decoder import FINE_STRIDE, Decoder, at_least
-from histolumen.nets.geometry import Grid, enlarge
+from histolumen.methods.view import Answer, Layer, Mask, View
+from histolumen.nets.decoder import Decoder, at_least
 
 
 class NegevSettings(MapSettings):
-    """A CAM-Avg classifier and a decoder that its map teaches."""
+    """A CAM-Avg classifier and a decoder trained on its class map."""
 
     name: Literal["negev"] = "negev"
     """The method."""
     warmup: float = Field(default=0.3, ge=0, lt=1)
-    """Share of the epochs in which only the classifier learns, until its map is worth teaching."""
+    """Share of the epochs in which only the classifier is trained."""
     pixels: int = Field(default=32, ge=1)
-    """Pixels sampled per image and step, of the foreground and of the background each."""
+    """Pixels sampled per image and step, for foreground and background each."""
     candidates: float = Field(default=0.2, gt=0, le=0.5)
-    """They come from this share of the image where the map is highest, and where it is lowest."""
-    negative_class: str | None = None
-    """The class whose images have no foreground (normal tissue); null: every class has some."""
+    """Pixels are sampled from this share of the image with the highest, and with the lowest, map values."""
     width: int = Field(default=64, ge=1)
     """Channels of the decoder."""
 
 
 @register(NegevSettings)
 class Negev(Method):
-    """Classifier and decoder share the backbone, which only the classifier may change."""
+    """Classifier and decoder share the backbone; only the classifier's loss trains it."""
 
     epochs: Tensor
 
@@ -62,19 +49,14 @@ class Negev(Method):
         self.head = nn.Conv2d(backbone.channels, classes, kernel_size=1)
         self.decoder = Decoder(backbone.channels, backbone.stride, settings.width)
         self.register_buffer("epochs", torch.tensor(0))
-        self.warmup, self.negative_class = 0, -1  # no label is negative
+        self.warmup = 0
 
     @property
-    def ready(self) -> bool:
+    def selectable(self) -> bool:
         return int(self.epochs) >= self.warmup
 
-    def begin(self, epochs: int, classes: Sequence[str]) -> None:
+    def on_train_start(self, epochs: int) -> None:
         self.warmup = int(self.settings.warmup * epochs)
-        negative = self.settings.negative_class
-        if negative is not None:
-            if negative not in classes:
-                raise ConfigError(f"method.negative_class: no class '{negative}'; {nearest(negative, classes)}")
-            self.negative_class = list(classes).index(negative)
 
     def losses(self, batch: Batch) -> Losses:
         X = self.backbone.normalise(batch.images)
@@ -82,27 +64,19 @@ class Negev(Method):
         maps = self.head(features)
         scores = maps.mean((2, 3))
         logits = self.decoder(features.detach(), X)
-        learning = float(self.ready)  # a factor, so that every weight always has a gradient
+        after_warmup = float(self.selectable)  # a factor, so that every weight always has a gradient
         terms = {
             "classification": losses.cross_entropy(scores, batch.labels),
-            "evidence": learning * self._evidence(logits, maps.detach(), batch),
+            "evidence": after_warmup * self._evidence(logits, maps.detach(), batch),
         }
         return Losses(terms, scores)
 
-    def predict(self, images: Tensor, run: MapRunner = at_once) -> Output:
-        both = run(self._maps_and_logits, self.backbone.normalise(images))
-        maps, logits = both[:, :-2], both[:, -2:]
-        height, width = images.shape[2:]
-        soft = F.interpolate(logits.softmax(1)[:, 1:], scale_factor=FINE_STRIDE, mode="bilinear", align_corners=False)
-        return Output(maps.mean((2, 3)).softmax(1), at_least(soft, height, width)[..., :height, :width])
+    def predict(self, view: View) -> Answer:
+        both = view.maps(self._maps_and_logits, FeatureGeometry.of_cells(self.decoder.fine_stride))
+        probs = both.positions[:, :-2].mean((2, 3)).softmax(1)
+        return Answer(probs, Mask((Layer(both, lambda stacked: stacked[:, -2:].softmax(1)[:, 1:]),)))
 
-    def predict_slide(self, slide: SlideMapper) -> SlideOutput:
-        grid = Grid(FINE_STRIDE, (FINE_STRIDE - 1) / 2)
-        maps = slide.maps(lambda tile, _: self._maps_and_logits(self.backbone.normalise(tile)), grid)
-        probs = maps.positions[:, :-2].mean((2, 3)).softmax(1)
-        return SlideOutput(probs, SlideMask(maps, lambda both: both[:, -2:].softmax(1)[:, 1:]))
-
-    def end_epoch(self) -> None:
+    def on_epoch_end(self) -> None:
         self.epochs.add_(1)
 
     def _maps_and_logits(self, X: Tensor) -> Tensor:
@@ -114,16 +88,19 @@ class Negev(Method):
     def _evidence(self, logits: Tensor, maps: Tensor, batch: Batch) -> Tensor:
         """Cross-entropy of the sampled pixels, and of all pixels of images without foreground."""
         height, width = batch.images.shape[2:]
-        winner = enlarge(chosen(maps, batch.labels), (height, width), self.settings.grid(self.backbone))
-        covered = [FINE_STRIDE * side for side in logits.shape[2:]]
-        evidence = F.avg_pool2d(at_least(winner, *covered)[..., : covered[0], : covered[1]], FINE_STRIDE).flatten(1)
+        winner = enlarge(chosen(maps, batch.labels), (height, width), self.settings.align(self.backbone.geometry))
+        stride = self.decoder.fine_stride
+        covered = [stride * side for side in logits.shape[2:]]
+        evidence = F.avg_pool2d(at_least(winner, *covered)[..., : covered[0], : covered[1]], stride).flatten(1)
         log_p = logits.log_softmax(1).flatten(2)  # [B, 2, positions]
-        sure, unsure = (self._sample(sign * evidence) for sign in (1, -1))
-        sampled = -(log_p[:, 1].gather(1, sure).mean(1) + log_p[:, 0].gather(1, unsure).mean(1)) / 2
+        foreground, background = (self._sample(sign * evidence) for sign in (1, -1))
+        sampled = -(log_p[:, 1].gather(1, foreground).mean(1) + log_p[:, 0].gather(1, background).mean(1)) / 2
+        if self.negative_class is None:
+            return sampled.mean()
         return torch.where(batch.labels == self.negative_class, -log_p[:, 0].mean(1), sampled).mean()
 
     def _sample(self, evidence: Tensor) -> Tensor:
-        """Indices [B, pixels], drawn from the positions [B, N] where `evidence` is highest."""
+        """Indices [B, pixels] sampled from the positions [B, N] where `evidence` is highest."""
         count = max(int(self.settings.candidates * evidence.shape[1]), 1)
         candidates = evidence.topk(count, dim=1, sorted=False).indices
         drawn = torch.randint(count, (len(evidence), self.settings.pixels), device=evidence.device)

@@ -1,7 +1,7 @@
-"""PN (Kervadec et al. 2019): size constraints from image labels alone, presence against non-presence.
+"""PN (Kervadec et al. 2019): size constraints from image labels alone (presence / absence).
 
-A class that is present covers at least one position, one that is absent covers none. As the paper notes, nothing bounds
-the size of the present class from above.
+A present class covers at least one position, an absent class none. As the paper notes, the size of the present class
+has no upper bound.
 """
 
 from typing import Literal
@@ -11,13 +11,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from histolumen import losses
-from histolumen.methods.base import Batch, Losses, register
+from histolumen.data.batch import Batch
+from histolumen.encoders.backbone import Backbone
+from histolumen.methods.base import Losses, register
 from histolumen.methods.wildcat import PoolingSettings, Wildcat
-from histolumen.nets.backbones import Backbone
 
 
 class PnSettings(PoolingSettings):
-    """WILDCAT pooling with a penalty on sizes; the defaults are the paper's for GlaS."""
+    """WILDCAT pooling with a size penalty; the defaults are the paper's for GlaS."""
 
     name: Literal["pn"] = "pn"
     """The method."""

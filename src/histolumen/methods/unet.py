@@ -1,31 +1,20 @@
-"""U-Net (Ronneberger et al. 2015) under full supervision: the paper's upper bound, the one method that reads masks."""
+"""U-Net (Ronneberger et al. 2015) with full supervision: the paper's upper bound, the only method that reads masks."""
 
 from typing import Literal
 
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
-from histolumen.methods.base import (
-    Batch,
-    Losses,
-    MapRunner,
-    Method,
-    MethodSettings,
-    Output,
-    SlideMapper,
-    SlideMask,
-    SlideOutput,
-    at_once,
-    register,
-)
-from histolumen.nets.backbones import Backbone
-from histolumen.nets.geometry import Grid
+from histolumen.data.batch import Batch
+from histolumen.encoders.backbone import Backbone
+from histolumen.encoders.geometry import FeatureGeometry
+from histolumen.methods.base import Losses, Method, MethodSettings, register
+from histolumen.methods.view import Answer, Layer, Mask, View
 from histolumen.nets.unet import UNet
 
 
 class UNetSettings(MethodSettings):
-    """Full supervision; the network brings its own encoder, so only the backbone's input scaling is used."""
+    """Full supervision; the network has its own encoder, so only the backbone's input scaling is used."""
 
     name: Literal["unet"] = "unet"
     """The method."""
@@ -33,7 +22,7 @@ class UNetSettings(MethodSettings):
 
 @register(UNetSettings)
 class SupervisedUNet(Method):
-    """Foreground or background, pixel by pixel. It says nothing about the image's class."""
+    """Segments foreground and background; does not predict the class of the image."""
 
     reads_masks = True
     classifies = False
@@ -47,16 +36,11 @@ class SupervisedUNet(Method):
 
     def losses(self, batch: Batch) -> Losses:
         if batch.masks is None:
-            raise ValueError("full supervision needs masks")
+            raise ValueError("method unet needs batches with masks")
         logits = self.network(self.backbone.normalise(batch.images))
         return Losses({"pixels": F.cross_entropy(logits, batch.masks[:, 0].long())})
 
-    def predict(self, images: Tensor, run: MapRunner = at_once) -> Output:
-        logits = run(self.network, self.backbone.normalise(images))
-        probs = images.new_full((len(images), self.classes), 1 / self.classes)
-        return Output(probs, logits.softmax(1)[:, 1:])
-
-    def predict_slide(self, slide: SlideMapper) -> SlideOutput:
-        maps = slide.maps(lambda tile, _: self.network(self.backbone.normalise(tile)), Grid(1, 0))
-        probs = torch.full((1, self.classes), 1 / self.classes)
-        return SlideOutput(probs, SlideMask(maps, lambda logits: logits.softmax(1)[:, 1:]))
+    def predict(self, view: View) -> Answer:
+        logits = view.maps(self.network, FeatureGeometry.of_cells(1))
+        probs = torch.full((view.count, self.classes), 1 / self.classes)
+        return Answer(probs, Mask((Layer(logits, lambda values: values.softmax(1)[:, 1:]),)))

@@ -1,4 +1,4 @@
-"""WILDCAT (Durand et al. 2017): several maps per class; the score joins the best and the worst positions."""
+"""WILDCAT (Durand et al. 2017): several maps per class; the score combines the highest and the lowest positions."""
 
 from typing import Literal
 
@@ -11,14 +11,14 @@ from histolumen.nets.pooling import WildcatHead
 
 
 class PoolingSettings(MapSettings):
-    """WILDCAT pooling as the paper uses it on GlaS, in Max-Min and in PN."""
+    """WILDCAT pooling of Max-Min and PN; the defaults are the paper's for GlaS."""
 
     modalities: int = Field(default=5, ge=1)
     """WILDCAT maps per class."""
     kmax: float = Field(default=0.3, gt=0)
-    """WILDCAT: share of the positions that are positive evidence."""
+    """WILDCAT: share of positions used as positive evidence."""
     kmin: float = Field(default=0.0, ge=0)
-    """WILDCAT: share of the positions that are negative evidence."""
+    """WILDCAT: share of positions used as negative evidence."""
     alpha: float = 0.0
     """WILDCAT: weight of the negative evidence."""
     dropout: float = Field(default=0.1, ge=0, lt=1)
@@ -37,9 +37,9 @@ class WildcatSettings(PoolingSettings):
     modalities: int = Field(default=4, ge=1)
     """Maps per class."""
     kmax: float = Field(default=0.1, gt=0)
-    """Share of the positions that are positive evidence."""
+    """Share of positions used as positive evidence."""
     kmin: float = Field(default=0.1, ge=0)
-    """Share of the positions that are negative evidence."""
+    """Share of positions used as negative evidence."""
     alpha: float = 0.6
     """Weight of the negative evidence."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
@@ -48,7 +48,7 @@ class WildcatSettings(PoolingSettings):
 
 @register(WildcatSettings)
 class Wildcat(ClassMapMethod):
-    """Top mean + alpha * bottom mean."""
+    """Score = mean of the highest positions + alpha * mean of the lowest."""
 
     settings: PoolingSettings
     head: WildcatHead

@@ -1,4 +1,4 @@
-"""Masks proposed before training: from real features, for images of any size, without a change to the network."""
+"""Mask proposals before training: from real features, for images of any size, without changing the network."""
 
 from dataclasses import dataclass, field
 
@@ -7,17 +7,17 @@ import pytest
 import torch
 from build import tiny_method
 
-from histolumen.methods import proposals
-from histolumen.methods.base import Batch
+from histolumen.data.batch import Batch
+from histolumen.encoders.backbone import BackboneSettings, build_backbone
 from histolumen.methods.maxmin import MaxMinSettings
-from histolumen.nets.backbones import BackboneSettings, build_backbone
+from histolumen.proposals import propose as proposals
 
-TAUGHT = {"mask_from": "decoder", "grouping": 1.0, "classifier_scale": 1.0}
+WITH_PROPOSALS = {"mask_from": "decoder", "grouping": 1.0, "classifier_scale": 1.0}
 
 
 @dataclass
 class Pictures:
-    """Textured discs on a plain ground, of two colours for the two labels, of several sizes."""
+    """Images of several sizes with a textured disc on plain background; the label is the colour of the disc."""
 
     count: int = 8
     seed: int = 0
@@ -25,17 +25,17 @@ class Pictures:
 
     def __post_init__(self):
         self.labels = torch.arange(self.count) % 2
-        self.asked = []
-        self.said = []
+        self.loaded = []
+        self.lines = []
 
     def say(self, line: str) -> None:
-        self.said.append(line)
+        self.lines.append(line)
 
     def __len__(self) -> int:
         return self.count
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        self.asked.append(index)
+        self.loaded.append(index)
         generator = torch.Generator().manual_seed(index)
         image = 0.8 + 0.05 * torch.randn(1, 3, 96, 96 + 16 * (index % 3), generator=generator)
         texture = 0.4 * torch.rand(1, 3, *image.shape[2:], generator=generator)
@@ -52,10 +52,9 @@ def backbone():
     return build_backbone(BackboneSettings(name="efficientnet_lite0", output_stride=16)).eval()
 
 
-def test_what_looks_different_and_tells_the_label_is_proposed(backbone):
+def test_the_region_that_depends_on_the_label_is_proposed(backbone):
     pictures = Pictures()
-    found = proposals.group_images(backbone, pictures)
-    for index, proposal in enumerate(found):
+    for index, proposal in enumerate(proposals.propose_masks(backbone, pictures)):
         truth = torch.nn.functional.interpolate(
             pictures.disc(index)[None, None].float(), size=proposal.shape, mode="area"
         )[0, 0]
@@ -64,28 +63,28 @@ def test_what_looks_different_and_tells_the_label_is_proposed(backbone):
         assert proposal.max() <= 1
 
 
-def test_many_images_are_not_all_looked_at_twice(backbone, monkeypatch):
+def test_features_of_clustered_images_are_cached(backbone, monkeypatch):
     monkeypatch.setattr(proposals, "_MAX_IMAGES", 5)
     pictures = Pictures()
-    assert len(proposals.group_images(backbone, pictures)) == 8
-    assert sorted(pictures.asked) == list(range(8))  # the five that the groups were found in are remembered
+    assert len(proposals.propose_masks(backbone, pictures)) == 8
+    assert sorted(pictures.loaded) == list(range(8))  # the five that were clustered are not loaded again
 
 
-def test_features_that_do_not_fit_into_memory_are_looked_at_again(backbone, monkeypatch):
-    whole = proposals.group_images(backbone, Pictures(6))
-    monkeypatch.setattr(proposals, "_ROOM", 0)
+def test_features_that_do_not_fit_into_the_cache_are_computed_again(backbone, monkeypatch):
+    whole = proposals.propose_masks(backbone, Pictures(6))
+    monkeypatch.setattr(proposals, "_CACHE_BYTES", 0)
     pictures = Pictures(6)
-    again = proposals.group_images(backbone, pictures)
-    assert len(pictures.asked) == 12
+    again = proposals.propose_masks(backbone, pictures)
+    assert len(pictures.loaded) == 12
     assert all(torch.equal(a, b) for a, b in zip(whole, again, strict=True))
-    assert len(pictures.said) == 2  # views
-    assert "cross-entropy of the labels" in pictures.said[0]
+    assert len(pictures.lines) == 2  # views
+    assert "cross-entropy of the labels" in pictures.lines[0]
 
 
-def test_a_sample_of_many_images_has_some_of_each_class(monkeypatch):
+def test_a_sample_of_many_images_is_balanced(monkeypatch):
     monkeypatch.setattr(proposals, "_MAX_IMAGES", 6)
     labels = torch.tensor([0] * 50 + [1] * 3 + [2] * 2)
-    chosen = proposals._some_of_each(labels, np.random.default_rng(0))
+    chosen = proposals._balanced_sample(labels, np.random.default_rng(0))
     assert len(set(chosen)) == 6
     assert sorted(labels[chosen].tolist()) == [0, 0, 1, 1, 2, 2]
 
@@ -93,7 +92,7 @@ def test_a_sample_of_many_images_has_some_of_each_class(monkeypatch):
 def test_proposing_changes_no_weight_no_statistic_and_no_mode(backbone):
     before = {name: value.clone() for name, value in backbone.state_dict().items()}
     backbone.train()
-    proposals.group_images(backbone, Pictures(4))
+    proposals.propose_masks(backbone, Pictures(4))
     assert backbone.training
     backbone.eval()
     assert all(torch.equal(before[name], value) for name, value in backbone.state_dict().items())
@@ -102,42 +101,42 @@ def test_proposing_changes_no_weight_no_statistic_and_no_mode(backbone):
 # --- Max-Min with proposals
 
 
-def test_only_grouping_asks_for_proposals():
-    assert not tiny_method("maxmin").proposes(0)
-    taught = tiny_method("maxmin", **TAUGHT)
-    assert [taught.proposes(epoch) for epoch in range(4)] == [True, False, False, False]
-    renewing = tiny_method("maxmin", **TAUGHT, self_training=2)
-    assert [renewing.proposes(epoch) for epoch in range(5)] == [True, False, True, False, True]
+def test_proposals_are_requested_only_with_grouping():
+    assert not tiny_method("maxmin").wants_proposals(0)
+    once = tiny_method("maxmin", **WITH_PROPOSALS)
+    assert [once.wants_proposals(epoch) for epoch in range(4)] == [True, False, False, False]
+    repeatedly = tiny_method("maxmin", **WITH_PROPOSALS, self_training=2)
+    assert [repeatedly.wants_proposals(epoch) for epoch in range(5)] == [True, False, True, False, True]
 
 
-def test_the_mask_learns_what_was_proposed():
-    method = tiny_method("maxmin", **TAUGHT, background="none").train()
+def test_the_mask_learns_the_proposals():
+    method = tiny_method("maxmin", **WITH_PROPOSALS, background="none").train()
     images = torch.rand(2, 3, 64, 64)
     images[..., :32] *= 0.2
-    wanted = torch.zeros(2, 1, 64, 64)
-    wanted[..., :32] = 1
-    batch = Batch(images, torch.tensor([0, 1]), proposals=wanted)
+    proposed = torch.zeros(2, 1, 64, 64)
+    proposed[..., :32] = 1
+    batch = Batch(images, torch.tensor([0, 1]), proposals=proposed)
     optimizer = torch.optim.AdamW(method.parameters(), lr=3e-3)
     for _ in range(25):
         optimizer.zero_grad()
         torch.stack(list(method.losses(batch).terms.values())).sum().backward()
         optimizer.step()
-    mask = method.predict(images).mask  # still in training mode: the statistics of this batch
+    mask = method(images).soft_mask  # still in training mode: uses the statistics of this batch
     assert mask[..., :24].mean() > 0.7
     assert mask[..., 40:].mean() < 0.3
 
 
-def test_proposals_are_renewed_only_where_the_classifier_agrees():
-    method = tiny_method("maxmin", **TAUGHT, self_training=1).eval()
+def test_proposals_are_updated_only_if_the_predicted_class_is_right():
+    method = tiny_method("maxmin", **WITH_PROPOSALS, self_training=1).eval()
     pictures = Pictures(2)
     first = [torch.full((6, 6), 0.9), torch.full((6, 7), 0.9)]
-    said = method.predict(pictures[0]).probs.argmax().item()
-    pictures.labels = torch.tensor([said, 1 - method.predict(pictures[1]).probs.argmax().item()])
-    renewed = method.propose(pictures, first)
-    assert renewed[1] is first[1]
-    assert renewed[0].shape == (24, 24)
-    mean = method.predict(pictures[0]).mask.mean()
-    assert renewed[0].mean() == pytest.approx(0.45 + mean.item() / 2, abs=0.05)
+    predicted = method(pictures[0]).probs.argmax().item()
+    pictures.labels = torch.tensor([predicted, 1 - method(pictures[1]).probs.argmax().item()])
+    updated = method.propose(pictures, first)
+    assert updated[1] is first[1]
+    assert updated[0].shape == (24, 24)
+    mean = method(pictures[0]).soft_mask.mean()
+    assert updated[0].mean() == pytest.approx(0.45 + mean.item() / 2, abs=0.05)
 
 
 @pytest.mark.parametrize(
@@ -148,24 +147,24 @@ def test_proposals_are_renewed_only_where_the_classifier_agrees():
         ({"mask_from": "decoder", "foreground": False, "background": "none", "size_barrier": False}, "no term would"),
     ],
 )
-def test_parts_that_need_each_other_say_so(settings, message):
+def test_settings_that_need_each_other_are_checked(settings, message):
     with pytest.raises(ValueError, match=message):
         MaxMinSettings(**settings)
 
 
-def test_proposals_that_got_lost_are_an_error():
+def test_missing_proposals_are_an_error():
     with pytest.raises(ValueError, match="needs batches with proposals"):
-        tiny_method("maxmin", **TAUGHT).losses(Batch(torch.rand(2, 3, 64, 64), torch.tensor([0, 1])))
+        tiny_method("maxmin", **WITH_PROPOSALS).losses(Batch(torch.rand(2, 3, 64, 64), torch.tensor([0, 1])))
 
 
-def test_a_decoder_needs_no_classifier():
+def test_a_decoder_works_without_a_classifier():
     method = tiny_method("maxmin", mask_from="decoder", decoder_stride=8, foreground=False, background="none").eval()
-    output = method.predict(torch.rand(2, 3, 33, 81))
-    assert output.mask.shape == (2, 1, 33, 81)
+    output = method(torch.rand(2, 3, 33, 81))
+    assert output.soft_mask.shape == (2, 1, 33, 81)
     assert torch.allclose(output.probs.sum(1), torch.ones(2), atol=1e-5)
 
 
-def test_everything_off_is_the_papers_method():
+def test_without_extensions_it_is_the_papers_method():
     names = {name.split(".")[0] for name, _ in tiny_method("maxmin").named_parameters()}
     assert names == {"backbone", "localizer", "classifier"}
     terms = tiny_method("maxmin").losses(Batch(torch.rand(2, 3, 64, 64), torch.tensor([0, 1]))).terms
