@@ -1,4 +1,4 @@
-"""Writing happens whole or not at all, whenever it is interrupted."""
+"""Writes are complete or have no effect, whenever they are interrupted."""
 
 import errno
 import os
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from histolumen.atomic import new_file, new_folder, settle
+from histolumen.atomic import finish_swap, new_file, new_folder
 from histolumen.errors import DiskError
 
 
@@ -15,7 +15,7 @@ def names(folder: Path) -> set[str]:
 
 
 def fill(folder: Path, content: str, *, whole: bool = True) -> None:
-    """A folder of two files that belong together, or what is left of it half-way through its removal."""
+    """Create a folder of two files that belong together, or only one of them as if half removed."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "a").write_text(content)
     if whole:
@@ -29,7 +29,7 @@ def holds(folder: Path, content: str) -> bool:
 # --- files
 
 
-def test_a_new_file_appears_whole_with_its_folders(tmp_path):
+def test_a_new_file_appears_complete_with_its_folders(tmp_path):
     path = tmp_path / "deep" / "er" / "x.txt"
     with new_file(path) as temporary:
         temporary.write_text("new")
@@ -103,7 +103,7 @@ def test_a_folder_where_a_file_is_needed_is_explained(tmp_path, monkeypatch, giv
 # --- folders
 
 
-def test_a_new_folder_appears_whole(tmp_path):
+def test_a_new_folder_appears_complete(tmp_path):
     path = tmp_path / "run" / "last"
     with new_folder(path) as temporary:
         fill(temporary, "new")
@@ -112,7 +112,7 @@ def test_a_new_folder_appears_whole(tmp_path):
     assert names(path.parent) == {"last"}
 
 
-def test_an_old_folder_is_replaced_and_nothing_of_it_stays(tmp_path):
+def test_an_old_folder_is_replaced_completely(tmp_path):
     path = tmp_path / "last"
     fill(path, "old")
     (path / "c").touch()
@@ -134,13 +134,13 @@ def test_a_failure_inside_the_block_leaves_the_old_folder(tmp_path, failure):
     assert names(tmp_path) == {"last"}
 
 
-# --- interruptions: `.last.new` is complete, `.last.old` is on its way out
+# --- interruptions: `.last.new` is complete, `.last.old` is about to be removed
 
 STATES = {
     "before any rename": ({"last": "old"}, "old"),
     "first folder, ready": ({".last.new": "new"}, "new"),
     "ready": ({"last": "old", ".last.new": "new"}, "new"),
-    "ready, old one being removed by an interrupted settle": ({"last": "half", ".last.new": "new"}, "new"),
+    "ready, old one being removed by an interrupted finish_swap": ({"last": "half", ".last.new": "new"}, "new"),
     "old one set aside": ({".last.old": "old", ".last.new": "new"}, "new"),
     "new one in place": ({"last": "new", ".last.old": "old"}, "new"),
     "new one in place, old one half removed": ({"last": "new", ".last.old": "half"}, "new"),
@@ -149,7 +149,7 @@ STATES = {
 
 
 def interrupted(root: Path, state: str) -> str:
-    """Make the folders of a state; gives the content that must come out of it."""
+    """Create the folders of a state; returns the content expected after recovery."""
     folders, expected = STATES[state]
     for name, content in folders.items():
         fill(root / name, content, whole=content != "half")
@@ -157,29 +157,29 @@ def interrupted(root: Path, state: str) -> str:
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_settle_repairs_every_state_between_two_renames(tmp_path, state):
+def test_finish_swap_repairs_every_state_between_two_renames(tmp_path, state):
     expected = interrupted(tmp_path, state)
-    for _ in range(2):  # settling again changes nothing
-        settle(tmp_path / "last")
+    for _ in range(2):  # a second call changes nothing
+        finish_swap(tmp_path / "last")
         assert holds(tmp_path / "last", expected)
         assert names(tmp_path) == {"last"}
 
 
-def test_settle_makes_nothing_out_of_nothing(tmp_path):
-    settle(tmp_path / "last")
+def test_finish_swap_creates_no_folder(tmp_path):
+    finish_swap(tmp_path / "last")
     assert names(tmp_path) == set()
 
 
-def test_the_current_folder_can_be_settled(tmp_path, monkeypatch):
-    """As when a run is given as `.` by somebody who stands in it."""
+def test_finish_swap_accepts_the_current_folder(tmp_path, monkeypatch):
+    """A run may be given as `.`."""
     fill(tmp_path / "last", "old")
     monkeypatch.chdir(tmp_path / "last")
-    settle(Path())
+    finish_swap(Path())
     assert holds(tmp_path / "last", "old")
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_the_next_new_folder_starts_from_a_repaired_one(tmp_path, state):
+def test_new_folder_repairs_an_interrupted_swap_first(tmp_path, state):
     expected = interrupted(tmp_path, state)
     with pytest.raises(RuntimeError), new_folder(tmp_path / "last"):
         raise RuntimeError
@@ -190,7 +190,7 @@ def test_the_next_new_folder_starts_from_a_repaired_one(tmp_path, state):
     assert names(tmp_path) == {"last"}
 
 
-def test_what_a_killed_process_was_writing_is_cleared_away_by_the_next(tmp_path):
+def test_new_folder_removes_what_a_killed_process_left(tmp_path):
     fill(tmp_path / "last", "old")
     fill(tmp_path / ".last.99999999.tmp", "half", whole=False)
     with new_folder(tmp_path / "last") as temporary:
@@ -202,19 +202,19 @@ def test_what_a_killed_process_was_writing_is_cleared_away_by_the_next(tmp_path)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("renames", [0, 1, 2, 3])
-def test_a_process_killed_at_any_rename_leaves_a_whole_folder(tmp_path, first, renames):
-    """The real sequence in a child process that dies, without any clean-up, after so many renames."""
+def test_a_process_killed_at_any_rename_leaves_a_complete_folder(tmp_path, first, renames):
+    """A child process exits without clean-up after the given number of renames."""
     path = tmp_path / "last"
     if not first:
         fill(path, "old")
     child = os.fork()
     if child == 0:
         try:
-            _write_and_die(path, renames)
+            _write_and_exit(path, renames)
         finally:
-            os._exit(1)  # never back into pytest
+            os._exit(1)  # must not return to pytest
     assert os.waitpid(child, 0)[1] == 0
-    settle(path)
+    finish_swap(path)
     if renames > 0:
         assert holds(path, "new")
     else:
@@ -222,7 +222,7 @@ def test_a_process_killed_at_any_rename_leaves_a_whole_folder(tmp_path, first, r
     assert not {".last.new", ".last.old"} & names(tmp_path)
 
 
-def _write_and_die(path: Path, renames: int) -> None:
+def _write_and_exit(path: Path, renames: int) -> None:
     real, done = Path.rename, []
 
     def rename(self: Path, target: Path) -> Path:
@@ -238,8 +238,8 @@ def _write_and_die(path: Path, renames: int) -> None:
 
 
 @pytest.mark.parametrize("renames", [1, 2, 3])
-def test_a_reader_that_settles_between_two_renames_does_not_disturb_the_writer(tmp_path, monkeypatch, renames):
-    """As when somebody predicts with a model while its training goes on."""
+def test_finish_swap_by_a_reader_between_two_renames_does_not_disturb_the_writer(tmp_path, monkeypatch, renames):
+    """A model may be used for prediction while it is being trained."""
     path = tmp_path / "last"
     fill(path, "old")
     real, done = Path.rename, []
@@ -248,7 +248,7 @@ def test_a_reader_that_settles_between_two_renames_does_not_disturb_the_writer(t
         moved = real(self, target)
         done.append(target)
         if len(done) == renames:
-            settle(path)
+            finish_swap(path)
         return moved
 
     monkeypatch.setattr(Path, "rename", rename)

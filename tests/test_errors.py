@@ -1,4 +1,4 @@
-"""One family, and a hint for every misspelt name."""
+"""All errors share one base class, and a misspelt name gives a suggestion."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from histolumen.errors import HistolumenError, nearest
 
 
 @pytest.mark.parametrize("name", ["ImageError", "ConfigError", "DataError", "WeightsError", "RunError", "DiskError"])
-def test_every_error_is_of_the_one_family(name):
+def test_every_error_is_a_histolumen_error(name):
     assert issubclass(getattr(errors, name), HistolumenError)
 
 
@@ -17,8 +17,15 @@ def test_the_nearest_name_is_suggested(written):
 
 
 @pytest.mark.parametrize("written", ["zzz", ""])
-def test_where_nothing_is_near_all_names_are_listed_in_order(written):
+def test_without_a_close_name_all_are_listed_in_order(written):
     assert nearest(written, ["split", "image", "label"]) == "known: image, label, split"
+
+
+def test_of_many_names_only_a_few_are_shown():
+    many = [f"network_{k}" for k in range(1000)]
+    assert nearest("network_77x", many).startswith("did you mean 'network_77")
+    for written in ("network_77x", "zzz", ""):
+        assert 1 <= nearest(written, many).count("network_") <= 5
 
 
 def test_names_may_come_from_any_iterable():

@@ -1,4 +1,4 @@
-"""Writing that either happens whole or not at all."""
+"""Atomic writes: a file or folder is written completely or not at all."""
 
 import errno
 import os
@@ -13,9 +13,9 @@ from histolumen.errors import DiskError
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """Give a temporary name beside `path`; on success flush it to disk and rename, on failure leave `path` alone."""
-    temporary = _sibling(path, f"{uuid.uuid4().hex[:12]}.tmp")  # machines that share a disk may share process numbers
-    with explained(path):
+    """Yield a temporary path; on success it is flushed and renamed to `path`, on failure `path` is unchanged."""
+    temporary = _sibling(path, f"{uuid.uuid4().hex[:12]}.tmp")  # process ids may repeat on a shared disk
+    with os_errors_as_disk_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, "is a folder", str(path))
@@ -29,13 +29,13 @@ def new_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """As `new_file`, for a folder whose files belong together. Readers call `settle` first."""
+    """Like `new_file`, for a folder whose files belong together. Readers call `finish_swap` first."""
     temporary, ready = _sibling(path, f"{os.getpid()}.tmp"), _sibling(path, "new")
-    with explained(path):
+    with os_errors_as_disk_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        settle(path)
-        for left_by_a_kill in path.parent.glob(f".{path.name}.*.tmp"):
-            shutil.rmtree(left_by_a_kill, ignore_errors=True)
+        finish_swap(path)
+        for abandoned in path.parent.glob(f".{path.name}.*.tmp"):
+            shutil.rmtree(abandoned, ignore_errors=True)
         temporary.mkdir()
         try:
             yield temporary
@@ -44,16 +44,16 @@ def new_folder(path: Path) -> Iterator[Path]:
             temporary.rename(ready)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-        settle(path)
+        finish_swap(path)
 
 
-def settle(path: Path) -> None:
-    """Put a complete new folder in the place of the old one; also finishes what a kill left half-way.
+def finish_swap(path: Path) -> None:
+    """Replace the old folder by the complete new one, or complete a replacement that a killed process left unfinished.
 
-    A writer and readers may do this at the same time: whoever finds a step already taken goes on to the next.
+    A writer and readers may call this at the same time: each skips the steps that another has already taken.
     """
     ready, old = _sibling(path, "new"), _sibling(path, "old")
-    if ready.exists():  # complete by construction: it got this name after its last flush
+    if ready.exists():  # complete: it gets this name after the last flush
         with suppress(FileNotFoundError):
             if path.exists():
                 shutil.rmtree(old, ignore_errors=True)
@@ -66,8 +66,8 @@ def settle(path: Path) -> None:
 
 
 def _sibling(path: Path, ending: str) -> Path:
-    whole = path.absolute()  # `.` has no name of its own
-    return whole.with_name(f".{whole.name}.{ending}")
+    absolute = path.absolute()  # `.` has no name of its own
+    return absolute.with_name(f".{absolute.name}.{ending}")
 
 
 def _flush(file: Path) -> None:
@@ -76,8 +76,8 @@ def _flush(file: Path) -> None:
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Turn what the system says about a failed write into a sentence about `path`."""
+def os_errors_as_disk_error(path: Path) -> Iterator[None]:
+    """Raise a failed write as a `DiskError` that names `path` and says what to do."""
     try:
         yield
     except OSError as error:
@@ -93,4 +93,4 @@ def explained(path: Path) -> Iterator[None]:
             advice = "a file stands where a folder is needed; choose another name"
         else:
             raise
-        raise DiskError(f"{path}: {advice}. Nothing that was there has been changed.") from error
+        raise DiskError(f"{path}: {advice}. Existing files are unchanged.") from error

@@ -1,31 +1,34 @@
-"""The one family of errors a user can meet: which file, what is wrong, what to do."""
+"""Errors that a user can fix. Each message says which file, what is wrong and what to do."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+_MAX_LISTED = 40  # longer lists of names are shortened
+_SUGGESTIONS = 5  # names shown of a longer list
+
 
 class HistolumenError(Exception):
-    """Something the user can put right; the command line prints it as one line and exits with code 2."""
+    """An error that the user can fix; the command line prints it as one line and exits with code 2."""
 
 
 class ImageError(HistolumenError):
-    """One image or mask cannot be used; a batch goes on without it."""
+    """One image or mask cannot be used; a batch continues without it."""
 
 
 class SlideError(HistolumenError):
-    """One slide or its annotation cannot be used; a batch goes on without it."""
+    """One slide or its annotation cannot be used; a batch continues without it."""
 
 
 class ConfigError(HistolumenError):
-    """A recipe, a key or a value is wrong."""
+    """A recipe, a key or a value is invalid."""
 
 
 class DataError(HistolumenError):
-    """A manifest or a data set is wrong as a whole."""
+    """A manifest or a data set as a whole is invalid."""
 
 
 class WeightsError(HistolumenError):
-    """Weights cannot be had, or do not fit the network."""
+    """Weights are not available or do not fit the network."""
 
 
 class RunError(HistolumenError):
@@ -33,18 +36,22 @@ class RunError(HistolumenError):
 
 
 class DiskError(HistolumenError):
-    """A file could not be written; what was there before is untouched."""
+    """A file could not be written; the existing one is unchanged."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """End of a sentence about an unknown name: the nearest known one, or all of them.
+    """End of an error message about an unknown name: close names, or all if they are few and none is close.
 
     Args:
         name: what the user wrote.
-        known: what could have been meant.
+        known: the valid names.
     """
-    names = sorted(known)
-    close = get_close_matches(name, names, n=1, cutoff=0.5)
+    names = sorted(set(known))
+    many = len(names) > _MAX_LISTED
+    close = get_close_matches(name, names, n=_SUGGESTIONS if many else 1, cutoff=0.5)
+    if many and not close:
+        close = get_close_matches(name, names, n=_SUGGESTIONS, cutoff=0)
     if close:
-        return f"did you mean '{close[0]}'?"
+        *others, last = (f"'{each}'" for each in close)
+        return f"did you mean {', '.join(others)} or {last}?" if others else f"did you mean {last}?"
     return "known: " + ", ".join(names)

@@ -1,4 +1,4 @@
-"""Optional parts: asked for when they are needed, with the line that installs them."""
+"""Optional dependencies, checked where they are needed."""
 
 import importlib.util
 
@@ -6,9 +6,7 @@ from histolumen.errors import ConfigError
 
 
 def require(extra: str, *modules: str) -> None:
-    """Raise, with the install line, unless all of `modules` can be imported."""
+    """Raise an error with the install command unless all of `modules` can be imported."""
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
-        raise ConfigError(
-            f"{', '.join(missing)} is not installed; run: pip install -c constraints.txt 'histolumen[{extra}]'"
-        )
+        raise ConfigError(f"{', '.join(missing)} is not installed; run: pip install -c constraints.txt -e '.[{extra}]'")

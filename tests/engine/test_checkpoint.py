@@ -1,21 +1,26 @@
-"""Saved models: alone enough, checked, of a known format, never half written."""
+"""Saved models: self-contained, checked by hash and format, written atomically."""
 
+import hashlib
 import json
 import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 
 import histolumen
+from histolumen.config import load_config
 from histolumen.engine.checkpoint import find_model, load_model, load_state, save_model
+from histolumen.engine.train import train
 from histolumen.errors import DiskError, RunError
+from tiny import SMALL
 
 
 @pytest.fixture
 def model_folder(tiny_run, tmp_path):
-    """A copy of best/ on its own, as on another machine."""
+    """A copy of best/ alone, as on another machine."""
     return shutil.copytree(tiny_run / "best", tmp_path / "model")
 
 
@@ -24,7 +29,7 @@ def edit(folder, **changes):
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def test_best_alone_is_the_model(tiny_run, model_folder):
+def test_best_alone_is_a_complete_model(tiny_run, model_folder):
     image = np.random.default_rng(0).integers(0, 255, (50, 70, 3), dtype=np.uint8)
     here, there = (histolumen.load(folder).predict(image) for folder in (tiny_run, model_folder))
     assert np.array_equal(here.soft_mask, there.soft_mask)
@@ -37,7 +42,7 @@ def test_saving_and_loading_keeps_every_tensor(model_folder, tmp_path):
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == (model_folder / "model.safetensors").read_bytes()
 
 
-def test_a_model_knows_its_resolution(model_folder, tmp_path):
+def test_a_model_stores_its_resolution(model_folder, tmp_path):
     method, card = load_model(model_folder)
     assert card.mpp == pytest.approx(0.62)  # 64-pixel images at a short side of 64
     save_model(tmp_path / "again", method, replace(card, mpp=0.75))
@@ -47,20 +52,20 @@ def test_a_model_knows_its_resolution(model_folder, tmp_path):
     assert histolumen.load(tmp_path / "unknown").mpp is None
 
 
-def test_a_model_of_before_resolutions_were_kept_still_loads(model_folder):
+def test_an_older_model_without_resolution_loads(model_folder):
     content = json.loads((model_folder / "model.json").read_text())
     del content["preprocessing"]["mpp"], content["config"]["images"]["mpp"]
     edit(model_folder, preprocessing=content["preprocessing"], config=content["config"])
     assert histolumen.load(model_folder).mpp is None
 
 
-def test_another_format_is_refused_by_name(model_folder):
+def test_another_format_is_refused(model_folder):
     edit(model_folder, format=99)
     with pytest.raises(RunError, match="written in format 99, this version reads format 1"):
         load_model(model_folder)
 
 
-def test_damaged_weights_are_noticed(model_folder):
+def test_damaged_weights_are_refused(model_folder):
     path = model_folder / "model.safetensors"
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
@@ -70,13 +75,13 @@ def test_damaged_weights_are_noticed(model_folder):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}'])
-def test_a_broken_card_is_one_sentence(model_folder, text):
+def test_a_damaged_card_is_refused(model_folder, text):
     (model_folder / "model.json").write_text(text)
     with pytest.raises(RunError, match=r"model\.json"):
         load_model(model_folder)
 
 
-def test_missing_weights_are_one_sentence(model_folder):
+def test_missing_weights_are_refused(model_folder):
     (model_folder / "model.safetensors").unlink()
     with pytest.raises(RunError, match="copy the whole folder"):
         load_model(model_folder)
@@ -97,18 +102,18 @@ def test_folders_without_a_model(tmp_path):
         find_model(tmp_path)
 
 
-def test_a_training_state_holds_no_code(tiny_run):
+def test_a_training_state_contains_no_code(tiny_run):
     assert set(torch.load(tiny_run / "last" / "state.pt", weights_only=True)) >= {"optimizer", "random", "epochs"}
 
 
-def test_a_damaged_state_is_one_sentence(tiny_run, tmp_path):
+def test_a_damaged_state_is_refused(tiny_run, tmp_path):
     folder = shutil.copytree(tiny_run / "last", tmp_path / "last")
     (folder / "state.pt").write_bytes(b"nonsense")
     with pytest.raises(RunError, match="damaged; start a new run"):
         load_state(folder)
 
 
-def test_a_full_disk_leaves_the_old_model(model_folder, monkeypatch):
+def test_a_full_disk_keeps_the_old_model(model_folder, monkeypatch):
     import errno
     from pathlib import Path
 
@@ -125,3 +130,37 @@ def test_a_full_disk_leaves_the_old_model(model_folder, monkeypatch):
     assert (model_folder / "model.json").read_bytes() == before
     load_model(model_folder)
     assert [p.name for p in model_folder.parent.iterdir()] == [model_folder.name]
+
+
+def test_a_model_of_before_the_negative_class_was_the_images_predicts_the_same(tiny_manifest, tiny_config, tmp_path):
+    """Earlier versions wrote `method.negative_class`, and its index beside the weights."""
+    config = tiny_config("method.negative_evidence=1", "images.negative_class=benign", "train.epochs=1")
+    train(config, tiny_manifest, tmp_path / "run")
+    new, old = tmp_path / "run" / "best", tmp_path / "old"
+    shutil.copytree(new, old)
+    weights = safetensors.torch.save(
+        {**safetensors.torch.load_file(new / "model.safetensors"), "negative_class": torch.tensor(0)}
+    )
+    (old / "model.safetensors").write_bytes(weights)
+    content = json.loads((old / "model.json").read_text())["config"]
+    content["method"]["negative_class"] = content["images"].pop("negative_class")
+    edit(old, config=content, sha256=hashlib.sha256(weights).hexdigest())
+    image = np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)
+    before, now = (histolumen.load(folder).predict(image) for folder in (old, new))
+    assert np.array_equal(before.soft_mask, now.soft_mask)
+    assert before.probabilities == now.probabilities
+    assert histolumen.load(old).method.negative_class == 0
+
+
+def test_a_rival_of_before_there_were_negative_classes_keeps_its_masks(tiny_manifest, tiny_config, tmp_path):
+    folder = tmp_path / "run"
+    train(load_config("glas-cam-avg", [*SMALL, "train.epochs=1"]), tiny_manifest, folder)
+    image = np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)
+    now = histolumen.load(folder).predict(image)
+    content = json.loads((folder / "best/model.json").read_text())["config"]
+    del content["images"]["negative_class"]
+    edit(folder / "best", config=content)
+    before = histolumen.load(folder).predict(image)
+    assert np.array_equal(before.soft_mask, now.soft_mask)
+    assert before.soft_mask.min() == 0  # the predicted class's map, stretched
+    assert before.soft_mask.max() > 0.99

@@ -1,4 +1,4 @@
-"""Measuring: by hand on a model that is known, with and without masks, with files that cannot be read."""
+"""Evaluation: scores computed by hand, with and without masks, with unreadable files."""
 
 from dataclasses import dataclass, replace
 
@@ -9,7 +9,7 @@ from PIL import Image
 
 from histolumen.data.manifest import Manifest, Row
 from histolumen.engine.evaluate import evaluate, image_record
-from histolumen.engine.model import Prediction
+from histolumen.engine.prediction import Prediction
 from histolumen.errors import DataError
 
 
@@ -23,7 +23,7 @@ class LeftHalf:
     def predict(self, image):
         soft = np.zeros(image.shape[:2], np.float32)
         soft[:, : image.shape[1] // 2] = 0.9
-        return Prediction({"benign": 0.8, "malignant": 0.2}, soft)
+        return Prediction({"benign": 0.8, "malignant": 0.2}, soft, image)
 
 
 class ByLabel(LeftHalf):
@@ -54,8 +54,8 @@ def test_scores_by_hand(manifest):
     assert result["f1_minus"] == pytest.approx(100 * (1 + 2 * 50 / (80 + 50)) / 2)
     assert result["miou"] == pytest.approx(100 * (1 + (20 / 50 + 50 / 80) / 2) / 2)
     assert result["pxap"] == pytest.approx(100 * 70 / 100)  # all 70 true pixels among the 100 marked ones
-    assert result["predicted_foreground_share"] == pytest.approx(50)
-    assert result["true_foreground_share"] == pytest.approx(35)
+    assert result["predicted_foreground_share"] == pytest.approx(0.5)
+    assert result["true_foreground_share"] == pytest.approx(0.35)
     assert result["pixel_confusion"] == {
         "true_negative": 100,
         "false_positive": 30,
@@ -66,16 +66,16 @@ def test_scores_by_hand(manifest):
     assert low <= result["f1_plus"] <= high
 
 
-def test_the_papers_binarisation_looks_at_the_true_label(manifest):
-    honest, paper = (evaluate(ByLabel(), manifest, "test", binarise=how) for how in ("honest", "paper"))
+def test_the_papers_binarisation_uses_the_true_label(manifest):
+    honest, paper = (evaluate(ByLabel(), manifest, "test", binarise=how) for how in ("threshold", "true-label"))
     assert [image.predicted_share for image in honest.images] == [0.5, 0.5]
     assert [image.predicted_share for image in paper.images] == [0, 1]
-    assert (honest.as_dict()["binarise"], paper.as_dict()["binarise"]) == ("honest", "paper")
+    assert (honest.as_dict()["binarise"], paper.as_dict()["binarise"]) == ("threshold", "true-label")
     assert honest.scores["pxap"] == paper.scores["pxap"]
 
 
 def test_without_evidence_both_binarisations_agree(manifest):
-    honest, paper = (evaluate(LeftHalf(), manifest, "test", binarise=how).scores for how in ("honest", "paper"))
+    honest, paper = (evaluate(LeftHalf(), manifest, "test", binarise=how).scores for how in ("threshold", "true-label"))
     assert honest == paper
 
 
@@ -83,7 +83,7 @@ def test_a_model_that_does_not_classify_has_no_error(manifest):
     assert "error" not in evaluate(LeftHalf(classifies=False), manifest, "test").scores
 
 
-def test_without_masks_only_the_class_is_measured(manifest):
+def test_without_masks_only_classification_is_evaluated(manifest):
     bare = replace(manifest, rows=tuple(replace(row, mask="") for row in manifest.rows))
     result = evaluate(LeftHalf(), bare, "test")
     assert set(result.scores) == {"error"}
@@ -91,7 +91,7 @@ def test_without_masks_only_the_class_is_measured(manifest):
     assert "f1_plus" not in image_record(result.images[0])
 
 
-def test_a_class_without_masks_has_empty_truth(manifest):
+def test_a_class_without_masks_has_empty_true_masks(manifest):
     """Camelyon16: normal patches have no mask file; F1+ is a mean over the others, F1- over all with background."""
     rows = (manifest.rows[0], replace(manifest.rows[1], mask=""))
     result = evaluate(LeftHalf(), replace(manifest, rows=rows), "test")
@@ -100,26 +100,26 @@ def test_a_class_without_masks_has_empty_truth(manifest):
     assert image_record(result.images[1])["f1_plus"] is None
 
 
-def test_one_missing_mask_in_a_masked_class_is_not_taken_for_empty(manifest):
+def test_a_missing_mask_in_a_class_with_masks_is_unknown_not_empty(manifest):
     rows = (*manifest.rows, replace(manifest.rows[1], image="c.png", mask=""))
     Image.new("RGB", (10, 10), "white").save(manifest.root / "c.png")
     result = evaluate(LeftHalf(), replace(manifest, rows=rows), "test")
     assert [image.pixels is None for image in result.images] == [False, False, True]
 
 
-def test_bad_files_are_listed_and_the_others_measured(manifest):
+def test_bad_files_are_listed_and_the_others_evaluated(manifest):
     Image.new("L", (3, 3)).save(manifest.root / "b_mask.png")
     result = evaluate(LeftHalf(), manifest, "test")
     assert len(result.images) == 1
     assert "b_mask.png: the mask is 3 x 3 pixels" in result.failures[0]
 
 
-def test_nothing_to_measure_is_an_error(manifest):
+def test_a_split_that_cannot_be_evaluated_is_an_error(manifest):
     with pytest.raises(DataError, match="no image in split 'valid'; it has: test"):
         evaluate(LeftHalf(), manifest, "valid")
     with pytest.raises(DataError, match="unknown split 'tset'; did you mean 'test'"):
         evaluate(LeftHalf(), manifest, "tset")
-    with pytest.raises(DataError, match="label 'benign' is not known"):
+    with pytest.raises(DataError, match="label 'benign' is not a class"):
         evaluate(LeftHalf(("x", "malignant")), manifest, "test")
     for row in manifest.rows:
         (manifest.root / row.image).unlink()
@@ -127,7 +127,15 @@ def test_nothing_to_measure_is_an_error(manifest):
         evaluate(LeftHalf(), manifest, "test")
 
 
-def test_the_watcher_sees_every_prediction(manifest):
+def test_watch_is_called_with_every_prediction(manifest):
     seen = []
     evaluate(LeftHalf(), manifest, "test", watch=lambda row, prediction, truth: seen.append((row.image, truth.sum())))
     assert seen == [("a.png", 50), ("b.png", 20)]
+
+
+def test_shares_are_written_in_0_to_1_and_printed_in_percent(manifest):
+    result = evaluate(LeftHalf(), manifest, "test")
+    assert [image_record(image)["foreground_share"] for image in result.images] == [0.5, 0.5]
+    assert [image_record(image)["true_foreground_share"] for image in result.images] == [0.5, 0.2]
+    true = next(line for line in str(result).splitlines() if "foreground, true" in line)
+    assert true.split()[2] == "35.00"

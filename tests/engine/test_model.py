@@ -1,15 +1,15 @@
-"""The model as its users see it, and images that do not fit."""
+"""`Model`: predictions of images of any size, windows, flips, and refused inputs."""
 
 import numpy as np
 import pytest
 import torch
 
 import histolumen
+from histolumen.encoders.backbone import BackboneSettings, build_backbone
 from histolumen.engine import model as module
 from histolumen.engine.windows import map_runner
 from histolumen.errors import ImageError
 from histolumen.methods.base import at_once, build_method, settings_of
-from histolumen.nets.backbones import BackboneSettings, build_backbone
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def test_a_prediction_has_the_size_of_the_image(model):
     assert prediction.foreground_share == prediction.mask.mean()
 
 
-def test_a_file_and_its_pixels_give_the_same(model, tiny_manifest):
+def test_a_file_and_its_pixels_have_the_same_prediction(model, tiny_manifest):
     from histolumen.data.image import read_image
 
     path = tiny_manifest.image_path(tiny_manifest.rows[0])
@@ -36,13 +36,13 @@ def test_a_file_and_its_pixels_give_the_same(model, tiny_manifest):
     assert model.predict(str(path)).probabilities == model.predict(path).probabilities
 
 
-def test_one_pixel_is_an_image(model):
+def test_an_image_of_one_pixel_is_predicted(model):
     assert model.predict(np.zeros((1, 1, 3), np.uint8)).soft_mask.shape == (1, 1)
 
 
-@pytest.mark.parametrize("pixels", [np.zeros((8, 8), np.uint8), np.zeros((8, 8, 4), np.uint8), np.zeros((8, 8, 3))])
-def test_other_arrays_are_refused(model, pixels):
-    with pytest.raises(ImageError, match="expected RGB"):
+@pytest.mark.parametrize("pixels", [np.zeros((8, 8, 4), np.uint8), np.zeros(8, np.uint8), np.full((8, 8, 3), 2.0)])
+def test_invalid_arrays_are_refused(model, pixels):
+    with pytest.raises(ImageError, match=r"expected RGB|floats must lie in"):
         model.predict(pixels)
 
 
@@ -52,7 +52,7 @@ def test_too_narrow_images_are_refused(model):
 
 
 def test_windows_agree_with_the_whole_image():
-    """A network whose reach is small sees in windows what it sees at once; seams leave no trace."""
+    """With a small receptive field, maps computed in windows equal those computed at once."""
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.ReLU(), torch.nn.AvgPool2d(16))
     image = torch.rand(1, 3, 320, 448)
@@ -66,55 +66,67 @@ def test_windows_agree_with_the_whole_image():
 @pytest.mark.parametrize("stride", [16, 32])
 @pytest.mark.parametrize("size", [(333, 1000), (416, 2601), (77, 90), (528, 688)])
 def test_windows_give_maps_of_the_size_of_the_whole(size, stride):
-    """Sides off the grid, as X+ has them after shrinking, neither crash nor lose a column."""
+    """Also for sides that are no multiple of the stride, such as those of a resized X+."""
     net = torch.nn.AvgPool2d(stride, ceil_mode=True)
     image = torch.rand(1, 3, *size)
     assert map_runner(*size, whole_pixels=1, window=128)(net, image).shape == net(image).shape
 
 
-def test_small_images_go_at_once():
+def test_windows_lie_on_the_grid_of_the_network():
+    """A network with 14-pixel patches accepts whole patches only; windows give the same maps as one pass."""
+
+    def patches(images: torch.Tensor) -> torch.Tensor:
+        assert all(side % 14 == 0 for side in images.shape[2:])
+        return torch.nn.functional.avg_pool2d(images, 14)
+
+    image = torch.rand(1, 3, 40 * 14, 31 * 14)
+    windowed = map_runner(*image.shape[2:], whole_pixels=1, window=200, grid=14)(patches, image)
+    assert torch.allclose(windowed, patches(image), atol=1e-5)
+
+
+def test_small_images_are_predicted_at_once():
     assert map_runner(432, 640) is at_once
     assert map_runner(4096, 4096) is not at_once
 
 
 @pytest.mark.parametrize("size", [(200, 333), (128, 1000)])
 def test_large_images_are_predicted_window_by_window(model, monkeypatch, size):
-    """The mask is normalised over the image, not per window, and keeps its size."""
+    """The mask has the size of the image and is normalised over the image, not per window."""
     calls = []
 
-    def small_windows(height, width):
-        runner = map_runner(height, width, whole_pixels=1, window=64)
+    def small_windows(height, width, whole_pixels, grid):
+        runner = map_runner(height, width, whole_pixels=1, window=64, grid=grid)
         return lambda net, images: (calls.append(images.shape), runner(net, images))[1]
 
     image = np.random.default_rng(1).integers(0, 255, (*size, 3), dtype=np.uint8)
     settings = model.config.images.model_copy(update={"short_side": None})
-    whole = module.predict_image(model.method, model.classes, image, settings, model.device)
+    whole = module.predict_images(model.method, model.classes, [image], settings, model.device, ["image"])[0]
     monkeypatch.setattr(module, "map_runner", small_windows)
-    windowed = module.predict_image(model.method, model.classes, image, settings, model.device)
+    windowed = module.predict_images(model.method, model.classes, [image], settings, model.device, ["image"])[0]
     assert len(calls) == 2  # maps of X, then of X+
     assert windowed.soft_mask.shape == size
     assert np.ptp(windowed.soft_mask) == pytest.approx(np.ptp(whole.soft_mask), abs=0.05)
 
 
-def test_test_time_flips_answer_alike_for_an_image_and_its_mirror_image(model):
+def test_with_flips_an_image_and_its_mirror_image_have_the_same_prediction(model):
     settings = model.config.images.model_copy(update={"test_flips": True})
     image = np.random.default_rng(0).integers(0, 256, (64, 96, 3), dtype=np.uint8)
     mirrored = np.ascontiguousarray(image[:, ::-1])
     first, second = (
-        module.predict_image(model.method, model.classes, pixels, settings, model.device)
+        module.predict_images(model.method, model.classes, [pixels], settings, model.device, ["image"])[0]
         for pixels in (image, mirrored)
     )
     assert np.allclose(first.soft_mask, second.soft_mask[:, ::-1], atol=1e-4)
     assert first.probabilities == pytest.approx(second.probabilities, abs=1e-4)
-    plain = module.predict_image(model.method, model.classes, image, model.config.images, model.device)
+    plain = module.predict_images(model.method, model.classes, [image], model.config.images, model.device, ["image"])[0]
     assert not np.allclose(plain.soft_mask, first.soft_mask, atol=1e-4)
 
 
-def test_flips_average_the_evidence_of_the_rivals_too(tiny_config):
+def test_flips_average_the_evidence_too(tiny_config):
     method = build_method(
         settings_of("cam_avg")(), build_backbone(BackboneSettings(name="test_resnet", weights="none")), 2
     ).eval()
     settings = tiny_config("images.test_flips=true").images
     image = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
-    found = module.predict_image(method, ["a", "b"], image, settings, torch.device("cpu"))
+    found = module.predict_images(method, ["a", "b"], [image], settings, torch.device("cpu"), ["image"])[0]
     assert found.evidence.shape == (2, 64, 64)

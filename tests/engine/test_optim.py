@@ -1,12 +1,12 @@
-"""Learning rates by hand."""
+"""Learning rates computed by hand."""
 
 import pytest
 import torch
 
 from histolumen.config import TrainSettings
+from histolumen.encoders.backbone import BackboneSettings, build_backbone
 from histolumen.engine.optim import build_optimizer, learning_rate, set_learning_rate
 from histolumen.methods.maxmin import MaxMin, MaxMinSettings
-from histolumen.nets.backbones import BackboneSettings, build_backbone
 
 
 def test_the_papers_steps():
@@ -36,7 +36,7 @@ def test_half_a_cosine():
     assert learning_rate(4, settings) == settings.lr_floor
 
 
-def test_adamw_is_what_the_recipe_says():
+def test_adamw_has_the_settings_of_the_recipe():
     method = MaxMin(MaxMinSettings(), build_backbone(BackboneSettings(name="test_resnet", weights="none")), 2)
     optimizer = build_optimizer(method, TrainSettings(optimizer="adamw", weight_decay=0.01, head_lr_factor=10))
     assert isinstance(optimizer, torch.optim.AdamW)

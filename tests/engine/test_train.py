@@ -1,4 +1,4 @@
-"""What a run promises: no mask is read, a kill costs nothing, processes do not change the result."""
+"""Guarantees of a run: no mask is read, resume is exact, the number of processes does not change the result."""
 
 import json
 import os
@@ -15,13 +15,14 @@ import safetensors.torch
 import torch
 import yaml
 
+from commands import histolumen
 from histolumen.config import RunConfig, load_config
 from histolumen.data import dataset
 from histolumen.data.manifest import Manifest, Row, read_manifest
 from histolumen.engine.checkpoint import load_model
 from histolumen.engine.resume import check_folder
 from histolumen.engine.runlog import read_metrics
-from histolumen.engine.train import Progress, epoch_score, train
+from histolumen.engine.train import TrainingState, epoch_score, train
 from histolumen.engine.validate import Validation
 from histolumen.errors import ConfigError, DataError, ImageError, RunError
 from tiny import SMALL, TINY
@@ -37,15 +38,15 @@ def command(manifest: Manifest, out: Path, *options: str) -> list[str]:
     return ["train", "glas-sem", "--data", str(table), "--out", str(out), *settings, *options]
 
 
-def start(arguments: list[str], *prefix: str) -> subprocess.Popen:
+def start(arguments: list[str], *prefix: str, cwd: Path | None = None) -> subprocess.Popen:
     environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
     launcher = prefix or (sys.executable, "-m", "histolumen")
     return subprocess.Popen(
-        [*launcher, *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*launcher, *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd
     )
 
 
-def test_the_run_folder_holds_what_the_design_says(tiny_run):
+def test_the_run_folder_has_all_files(tiny_run):
     names = {path.name for path in tiny_run.iterdir()}
     assert {"config.yaml", "manifest.csv", "env.json", "metrics.jsonl", "last", "best"} <= names
     assert any(name.startswith("events.out.tfevents") for name in names)
@@ -59,7 +60,7 @@ def test_the_run_folder_holds_what_the_design_says(tiny_run):
     assert records[1]["schedule"]["t"] == pytest.approx(5.05)
 
 
-def test_the_saved_recipe_and_manifest_are_readable_again(tiny_run, tiny_manifest, tiny_config):
+def test_the_saved_recipe_and_manifest_can_be_read(tiny_run, tiny_manifest, tiny_config):
     assert load_config(str(tiny_run / "config.yaml")) == tiny_config()
     again = read_manifest(tiny_run / "manifest.csv")
     assert again.rows == tiny_manifest.rows
@@ -67,7 +68,7 @@ def test_the_saved_recipe_and_manifest_are_readable_again(tiny_run, tiny_manifes
 
 
 def test_training_never_reads_a_mask(tiny_manifest, tiny_run, tiny_config, tmp_path):
-    """With every mask file gone, and the manifest still naming them, the weights are the same to the bit."""
+    """With all mask files deleted, although the manifest names them, the weights are bit-identical."""
     copy = tmp_path / "without"
     for row in tiny_manifest.rows:
         target = copy / row.image
@@ -78,7 +79,7 @@ def test_training_never_reads_a_mask(tiny_manifest, tiny_run, tiny_config, tmp_p
     assert weights(tmp_path / "run", "best") == weights(tiny_run, "best")
 
 
-def test_the_choice_of_the_epoch_looks_at_no_mask(tiny_manifest, tiny_run, tiny_config, tmp_path):
+def test_the_best_epoch_does_not_depend_on_masks(tiny_manifest, tiny_run, tiny_config, tmp_path):
     inverted = tmp_path / "inverted"
     from PIL import Image, ImageOps
 
@@ -96,19 +97,19 @@ def test_the_choice_of_the_epoch_looks_at_no_mask(tiny_manifest, tiny_run, tiny_
 
 def test_a_killed_and_resumed_run_equals_an_unbroken_one(tiny_manifest, tmp_path):
     settings = ("--set", "train.epochs=6")
-    whole = start(command(tiny_manifest, tmp_path / "whole", *settings))
-    assert whole.wait(timeout=300) == 0, whole.stderr.read()
+    whole = histolumen(*command(tiny_manifest, tmp_path / "whole", *settings))
+    assert whole.returncode == 0, whole.stderr
 
     broken = start(command(tiny_manifest, tmp_path / "broken", *settings))
     state = tmp_path / "broken" / "last" / "state.pt"
     deadline = time.monotonic() + 200
     while not state.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
-    broken.send_signal(signal.SIGKILL)  # in the middle of whatever it is doing now
+    broken.send_signal(signal.SIGKILL)  # at an arbitrary moment
     broken.wait()
     done = len(read_metrics(tmp_path / "broken"))
-    resumed = start(command(tiny_manifest, tmp_path / "broken", "--resume", *settings))
-    assert resumed.wait(timeout=300) == 0, resumed.stderr.read()
+    resumed = histolumen(*command(tiny_manifest, tmp_path / "broken", "--resume", *settings))
+    assert resumed.returncode == 0, resumed.stderr
 
     assert done < 6, "the run ended before it could be killed"
     for which in ("last", "best"):
@@ -127,16 +128,16 @@ TORCHRUN = (
     "--standalone",
     "--nproc_per_node",
     "2",
-)  # on a port of its own
+)  # on a free port
 BEST = (*TINY, "train.epochs=3", "train.batch_size=2", "train.schedule=constant", "method.self_training=2")
 
 
 def shortened(config: RunConfig, epochs: int) -> RunConfig:
-    return replace(config, train=config.train.model_copy(update={"epochs": epochs}))
+    return config.model_copy(update={"train": config.train.model_copy(update={"epochs": epochs})})
 
 
-def test_proposals_come_from_images_and_labels_alone_and_survive_a_stop(tiny_manifest, tmp_path):
-    """No mask exists here; a run that is stopped after its first epoch, or its second, goes on with the same masks."""
+def test_proposals_need_no_masks_and_are_kept_on_resume(tiny_manifest, tmp_path):
+    """No mask file exists; a run stopped after its first or second epoch resumes with the same proposals."""
     config = load_config("glas-best", BEST)
     train(config, tiny_manifest, tmp_path / "whole")
     bare = Manifest(tuple(replace(row, mask="") for row in tiny_manifest.rows), tiny_manifest.root)
@@ -150,18 +151,18 @@ def test_proposals_come_from_images_and_labels_alone_and_survive_a_stop(tiny_man
     assert names == {f"{kind}.{k}" for kind in ("first", "now") for k in range(count)}
 
 
-def test_a_damaged_proposal_file_is_one_sentence(tiny_manifest, tmp_path):
+def test_a_damaged_proposal_file_is_refused(tiny_manifest, tmp_path):
     config = load_config("glas-best", BEST)
     train(shortened(config, 1), tiny_manifest, tmp_path / "run")
     others = safetensors.torch.save({"other": torch.zeros(1), "names": torch.zeros(1)})
-    for content, message in ((b"not tensors", "cannot be read"), (others, "does not hold the proposals")):
+    for content, message in ((b"not tensors", "cannot be read"), (others, "contains no proposals")):
         (tmp_path / "run" / "proposals.safetensors").write_bytes(content)
         with pytest.raises(RunError, match=rf"proposals\.safetensors: {message}"):
             train(config, tiny_manifest, tmp_path / "run", resume=True)
 
 
 def test_two_processes_equal_one(tmp_path, tiny_manifest):
-    """Same losses, and after ten steps the same weights, when BatchNorm is frozen and nothing is dropped out."""
+    """Equal losses and, after ten steps, equal weights, with frozen BatchNorm and no dropout."""
     rows = [row for row in tiny_manifest.rows if row.split == "train"][:8]
     Manifest(tuple(rows), tiny_manifest.root).write(tmp_path / "eight.csv")
     settings = [
@@ -174,30 +175,36 @@ def test_two_processes_equal_one(tmp_path, tiny_manifest):
     arguments = ["train", "glas-sem", "--data", str(tmp_path / "eight.csv")]
     arguments += [part for override in (*TINY, *settings) for part in ("--set", override)]
     two = start([*arguments, "--out", str(tmp_path / "two")], *TORCHRUN, "-m", "histolumen")
-    one = start([*arguments, "--out", str(tmp_path / "one")])
-    for process in (one, two):
-        out, err = process.communicate(timeout=300)
-        assert process.returncode == 0, err
-        assert out.count("epochs done") == 1  # one process reports
+    one = histolumen(*arguments, "--out", tmp_path / "one")
+    assert one.returncode == 0, one.stderr
+    out, err = two.communicate(timeout=300)
+    assert two.returncode == 0, err
+    assert out.count("epochs done") == 1  # only one process reports
     losses = [[record["loss"] for record in read_metrics(tmp_path / name)] for name in ("one", "two")]
     for single, double in zip(*losses, strict=True):
         assert double == pytest.approx(single, abs=1e-4)
     first, second = (safetensors.torch.load(weights(tmp_path / name)) for name in ("one", "two"))
     assert max((first[key].float() - second[key].float()).abs().max().item() for key in first) < 1e-4
     initial = _initial_weights(tmp_path / "one")
-    assert any(not torch.equal(initial[key], first[key]) for key in first)  # they did learn
+    assert any(not torch.equal(initial[key], first[key]) for key in first)  # training changed the weights
 
 
-@pytest.mark.parametrize("recipe", ["glas-negev", "glas-all-ones", "glas-best"])
-def test_two_processes_train_what_is_learned_in_steps_or_not_at_all(tmp_path, tiny_manifest, recipe):
-    settings = [part for override in (*SMALL, "train.batch_size=4") for part in ("--set", override)]
-    table = str(tiny_manifest.root / "manifest.csv")
-    process = start(
-        ["train", recipe, "--data", table, "--out", str(tmp_path / "run"), *settings], *TORCHRUN, "-m", "histolumen"
+def test_two_processes_train_methods_with_unused_or_no_weights(tmp_path, tiny_manifest):
+    recipes = ("glas-negev", "glas-all-ones", "glas-best")
+    script = tmp_path / "script.py"
+    script.write_text(  # one launch for all of them: starting processes is what takes the time
+        "from pathlib import Path\n"
+        "from histolumen.config import load_config\n"
+        "from histolumen.data.manifest import read_manifest\n"
+        "from histolumen.engine.train import train\n"
+        f"for recipe in {recipes}:\n"
+        f"    config = load_config(recipe, {[*SMALL, 'train.batch_size=4']})\n"
+        f"    train(config, read_manifest(Path({str(tiny_manifest.root / 'manifest.csv')!r})), Path(recipe))\n"
     )
+    process = start([str(script)], *TORCHRUN, cwd=tmp_path)
     _, said = process.communicate(timeout=300)
     assert process.returncode == 0, said
-    assert len(read_metrics(tmp_path / "run")) == 2
+    assert {recipe: len(read_metrics(tmp_path / recipe)) for recipe in recipes} == dict.fromkeys(recipes, 2)
 
 
 def test_unet_learns_only_from_images_whose_mask_is_known(tiny_manifest, tiny_config, tmp_path, monkeypatch):
@@ -218,7 +225,7 @@ def test_unet_learns_only_from_images_whose_mask_is_known(tiny_manifest, tiny_co
         train(config, Manifest(tuple(replace(row, mask="") for row in rows), tiny_manifest.root), tmp_path / "none")
 
 
-def test_two_processes_resume_as_if_never_stopped(tmp_path, tiny_manifest):
+def test_two_processes_resume_exactly(tmp_path, tiny_manifest):
     """With dropout, running statistics and validation shared between the processes."""
 
     def run(out: str, epochs: int, *options: str) -> None:
@@ -235,8 +242,8 @@ def test_two_processes_resume_as_if_never_stopped(tmp_path, tiny_manifest):
 
 
 def _initial_weights(run: Path) -> dict[str, torch.Tensor]:
+    from histolumen.encoders.backbone import build_backbone
     from histolumen.methods.base import build_method
-    from histolumen.nets.backbones import build_backbone
 
     config = load_config(str(run / "config.yaml"))
     torch.manual_seed(config.seed)
@@ -256,12 +263,13 @@ def test_loader_processes_do_not_change_the_result(tiny_manifest, tiny_config, t
 
 
 def test_the_best_epoch_keeps_its_own_sigma(tiny_manifest, tiny_config, tmp_path):
-    progress = train(tiny_config("train.select=last", "train.epochs=3"), tiny_manifest, tmp_path / "run")
+    config = tiny_config("train.select=last", "train.epochs=3", recipe="glas-sem-release")
+    progress = train(config, tiny_manifest, tmp_path / "run")
     assert progress.best_epoch == 3
     best, _ = load_model(tmp_path / "run" / "best")
     last, _ = load_model(tmp_path / "run" / "last")
-    assert best.statistics()["sigma"] == pytest.approx(0.152)  # as used in epoch 3
-    assert last.statistics()["sigma"] == pytest.approx(0.153)  # ready for epoch 4
+    assert best.scheduled_values()["sigma"] == pytest.approx(0.152)  # of epoch 3
+    assert last.scheduled_values()["sigma"] == pytest.approx(0.153)  # for epoch 4
 
 
 @pytest.mark.parametrize(
@@ -273,7 +281,7 @@ def test_the_best_epoch_keeps_its_own_sigma(tiny_manifest, tiny_config, tmp_path
     ],
 )
 def test_epoch_rules(rule, errors, cross_entropies, chosen):
-    progress = Progress()
+    progress = TrainingState()
     for epoch, (error, entropy) in enumerate(zip(errors, cross_entropies, strict=True)):
         progress = progress.after(epoch, epoch_score(rule, epoch, Validation(error, entropy, 50.0, 5.0)))
     assert progress.epochs == len(errors)
@@ -307,7 +315,7 @@ def test_a_run_is_not_resumed_with_another_recipe(tiny_manifest, tiny_config, ti
         train(tiny_config("train.lr=0.01"), tiny_manifest, tiny_run, resume=True)
 
 
-def test_a_run_of_before_resolutions_were_kept_can_be_resumed(tiny_manifest, tiny_config, tiny_run, tmp_path):
+def test_an_older_run_without_resolution_can_be_resumed(tiny_manifest, tiny_config, tiny_run, tmp_path):
     old = shutil.copytree(tiny_run, tmp_path / "run")
     recipe = yaml.safe_load((old / "config.yaml").read_text())
     del recipe["images"]["mpp"]
@@ -316,10 +324,10 @@ def test_a_run_of_before_resolutions_were_kept_can_be_resumed(tiny_manifest, tin
     check_folder(old, tiny_config(), tiny_manifest, resume=True)
 
 
-def test_a_cosine_schedule_is_resumed_with_as_many_epochs(tiny_manifest, tiny_config, tmp_path):
+def test_a_cosine_schedule_is_resumed_with_the_same_number_of_epochs(tiny_manifest, tiny_config, tmp_path):
     config = tiny_config("train.schedule=cosine", "train.epochs=1")
     train(config, tiny_manifest, tmp_path / "run")
-    with pytest.raises(RunError, match="falls over all of them"):
+    with pytest.raises(RunError, match="cosine schedule, which depends on it"):
         check_folder(tmp_path / "run", tiny_config("train.schedule=cosine"), tiny_manifest, resume=True)
 
 
@@ -335,7 +343,7 @@ def test_a_bad_image_in_a_loader_process_is_one_line(tiny_manifest, tiny_config,
         train(tiny_config("train.workers=1"), replace(tiny_manifest, rows=rows), tmp_path / "run")
 
 
-def test_a_loss_that_explodes_is_said_and_the_last_epoch_kept(tiny_manifest, tiny_config, tmp_path):
+def test_a_loss_that_is_not_finite_is_an_error(tiny_manifest, tiny_config, tmp_path):
     config = tiny_config("train.lr=1e30", "train.epochs=4")
     with pytest.raises(RunError, match=r"the loss became .* lower train\.lr"):
         train(config, tiny_manifest, tmp_path / "run")

@@ -1,4 +1,4 @@
-"""What is written can be read back by anybody."""
+"""Files that are written can be read back with standard readers."""
 
 import csv
 import json
@@ -13,7 +13,7 @@ from PIL import Image
 from histolumen.export.files import save_binary_mask, save_json, save_picture, save_soft_mask, save_table, to_json
 
 
-def test_a_picture_comes_back_as_it_was(tmp_path):
+def test_a_picture_is_read_back_unchanged(tmp_path):
     pixels = np.random.default_rng(0).integers(0, 256, (4, 5, 3), np.uint8)
     save_picture(Image.fromarray(pixels), tmp_path / "deep" / "x.png")
     read = Image.open(tmp_path / "deep" / "x.png")
@@ -54,7 +54,7 @@ def test_a_table_has_the_columns_of_all_records_in_order_of_appearance(tmp_path)
         ]
 
 
-def test_json_writes_what_is_not_a_number_as_null(tmp_path):
+def test_json_writes_nan_and_infinity_as_null(tmp_path):
     save_json({"f1": math.nan, "nested": [1.5, (math.inf, None)], "name": "x"}, tmp_path / "x.json")
     text = (tmp_path / "x.json").read_text()
     assert json.loads(text) == {"f1": None, "nested": [1.5, [None, None]], "name": "x"}
@@ -69,7 +69,7 @@ plain = st.recursive(
 
 
 @given(plain)
-def test_anything_else_comes_back_from_json_as_it_was(content):
+def test_other_json_values_are_read_back_unchanged(content):
     assert json.loads(to_json(content)) == content
 
 
@@ -80,7 +80,7 @@ def test_anything_else_comes_back_from_json_as_it_was(content):
         (save_picture, Image.new("RGB", (2, 2)), Image.new("HSV", (2, 2))),
     ],
 )
-def test_what_cannot_be_written_leaves_the_old_file(tmp_path, save, old, unsaveable):
+def test_a_failed_write_leaves_the_old_file(tmp_path, save, old, unsaveable):
     path = tmp_path / "x"
     save(old, path)
     before = path.read_bytes()

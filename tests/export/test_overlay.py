@@ -1,4 +1,4 @@
-"""Pictures show the deciding pixels as they are, and work for every mask and size."""
+"""Overlays keep the colours of the foreground, and work for every mask and size."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def mask() -> np.ndarray:
     return block
 
 
-def test_deciding_pixels_keep_their_colour_within_a_green_outline(image, mask):
+def test_foreground_pixels_keep_their_colour_within_a_green_outline(image, mask):
     picture = np.asarray(draw_overlay(image, mask))
     assert picture.shape == image.shape
     assert (picture[11:29, 21:39] == image[11:29, 21:39]).all()
@@ -31,7 +31,7 @@ def test_deciding_pixels_keep_their_colour_within_a_green_outline(image, mask):
     assert (picture[outline] == GREEN).all()
 
 
-def test_the_rest_is_faded_and_the_outline_has_a_white_halo(image, mask):
+def test_the_background_is_faded_and_the_outline_has_a_white_halo(image, mask):
     picture = np.asarray(draw_overlay(image, mask)).astype(int)
     assert (picture[9, 20:40] == 255).all()
     far = np.ones_like(mask)
@@ -40,13 +40,13 @@ def test_the_rest_is_faded_and_the_outline_has_a_white_halo(image, mask):
     assert spread[0] < 0.6 * spread[1]
 
 
-def test_the_image_itself_is_not_painted_on(image, mask):
+def test_the_input_image_is_not_modified(image, mask):
     before = image.copy()
     draw_comparison(image, mask, ~mask, "caption")
     assert (image == before).all()
 
 
-def test_a_full_mask_shows_the_image_as_it_is(image):
+def test_a_full_mask_shows_the_image_unchanged(image):
     assert (np.asarray(draw_overlay(image, np.ones((40, 60), bool))) == image).all()
 
 
@@ -75,7 +75,7 @@ def test_a_caption_is_written_below_the_image(image, mask):
     assert np.median(pixels[40:]) == 255  # on white
 
 
-def test_a_comparison_marks_misses_blue_and_false_alarms_orange(image, mask):
+def test_a_comparison_marks_false_negatives_blue_and_false_positives_orange(image, mask):
     grey = np.full_like(image, 128)
     truth = np.roll(mask, 10, axis=1)
     row = np.asarray(draw_comparison(grey, mask, truth)).astype(int)

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from scipy import ndimage
 
 from histolumen.export import regions
-from histolumen.export.geojson import save_geojson
+from histolumen.export.geojson import GeoJsonStyle, save_geojson
 from histolumen.export.heatmap import save_heatmap
 from histolumen.export.regions import Raster, draw_polygon, find_regions
 
 
 def blobs(height: int, width: int, seed: int = 0) -> np.ndarray:
-    """A smooth random soft mask in [0, 1], with holes and regions at the rim."""
+    """A smooth random soft mask in [0, 1], with holes and regions at the edge."""
     field = ndimage.gaussian_filter(np.random.default_rng(seed).standard_normal((height, width)), 7)
     return (field - field.min()) / (field.max() - field.min())
 
@@ -33,13 +33,13 @@ def overlap(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def enlarged(mask: np.ndarray, times: int) -> np.ndarray:
-    """Bilinear, with the rim's values beyond the outermost centres, as outlines see the mask."""
+    """Bilinear interpolation that repeats the edge, as for the outlines."""
     places = [(np.arange(side * times) + 0.5) / times - 0.5 for side in mask.shape]
     return ndimage.map_coordinates(mask, np.meshgrid(*places, indexing="ij"), order=1, mode="nearest")
 
 
 @given(st.integers(0, 1000), st.integers(40, 90), st.integers(40, 90))
-def test_regions_drawn_again_are_the_mask(seed, height, width):
+def test_rasterised_regions_equal_the_mask(seed, height, width):
     mask = blobs(height, width, seed)
     found = find_regions(Raster.of(mask))
     wrong = (drawn(found, 8 * height, 8 * width, 8) != (enlarged(mask, 8) >= 0.5)).sum() / 8**2
@@ -47,7 +47,7 @@ def test_regions_drawn_again_are_the_mask(seed, height, width):
 
 
 @pytest.mark.parametrize("block", [16, 33, 50])
-def test_blocks_make_no_difference(monkeypatch, block):
+def test_regions_do_not_depend_on_the_block_size(monkeypatch, block):
     mask = blobs(90, 120)
     whole = shapely.union_all([region.outline for region in find_regions(Raster.of(mask))])
     monkeypatch.setattr(regions, "_BLOCK", block)
@@ -55,7 +55,7 @@ def test_blocks_make_no_difference(monkeypatch, block):
     joined = shapely.union_all([region.outline for region in parts])
     assert whole.symmetric_difference(joined).area < 0.005 * whole.area  # simplified before and after joining
     inside, _ = ndimage.label(mask >= 0.5)
-    assert len(parts) <= inside.max()  # nothing is left in pieces
+    assert len(parts) <= inside.max()  # no region is left in pieces
 
 
 def test_holes_small_regions_and_means():
@@ -73,7 +73,7 @@ def test_holes_small_regions_and_means():
     assert len(only.outline.interiors) == 1
 
 
-def test_a_full_mask_is_the_whole_image_and_an_empty_one_nothing():
+def test_a_full_mask_is_one_region_and_an_empty_mask_none():
     (region,) = find_regions(Raster.of(np.ones((20, 30))))
     assert region.outline.equals(shapely.box(0, 0, 30, 20))
     assert find_regions(Raster.of(np.zeros((20, 30)))) == []
@@ -82,7 +82,9 @@ def test_a_full_mask_is_the_whole_image_and_an_empty_one_nothing():
 def test_geojson_is_valid_and_measured(tmp_path):
     mask = blobs(60, 60, 3)
     found = find_regions(Raster.of(mask))
-    save_geojson(found, tmp_path / "a.geojson", "malignant", ["benign", "malignant"], scale=4, mpp=0.5)
+    save_geojson(
+        found, tmp_path / "a.geojson", GeoJsonStyle("malignant", ["benign", "malignant"], "a", scale=4, mpp=0.5)
+    )
     collection = FeatureCollection.model_validate_json((tmp_path / "a.geojson").read_text())
     assert len(collection.features) == len(found)
     for feature, region in zip(json.loads((tmp_path / "a.geojson").read_text())["features"], found, strict=True):
@@ -96,11 +98,10 @@ def test_geojson_is_valid_and_measured(tmp_path):
         assert polygon.area == pytest.approx(region.outline.area * 16, rel=0.01)
 
 
-def test_the_heat_map_lies_over_the_slide(tmp_path):
+def test_the_heat_map_is_aligned_with_the_slide(tmp_path):
     grey = (255 * blobs(50, 70, 5)).round().astype(np.uint8)
-    grey.tofile(tmp_path / "grey.raw")
-    size = 444, 315  # the last cells reach beyond the slide
-    save_heatmap(tmp_path / "grey.raw", (70, 50), 6.4, size, 0.499, tmp_path / "heat.tif")
+    size = 444, 315  # the last cells extend beyond the slide
+    save_heatmap(grey, 6.4, size, 0.499, tmp_path / "heat.tif")
     with openslide.OpenSlide(tmp_path / "heat.tif") as heat:
         assert heat.dimensions == size
         assert heat.level_count > 1
@@ -110,16 +111,15 @@ def test_the_heat_map_lies_over_the_slide(tmp_path):
     assert overlap(drawn(find_regions(raster), 315, 444, 6.4), pixels >= 128) > 0.99
 
 
-def test_a_raster_written_anew_under_its_name_is_read_anew(tmp_path):
+def test_a_heat_map_replaces_the_previous_one(tmp_path):
     for value in (10, 200):
-        np.full((50, 70), value, np.uint8).tofile(tmp_path / "grey.raw")
-        save_heatmap(tmp_path / "grey.raw", (70, 50), 4, (280, 200), 0.5, tmp_path / "heat.tif")
+        save_heatmap(np.full((50, 70), value, np.uint8), 4, (280, 200), 0.5, tmp_path / "heat.tif")
         with openslide.OpenSlide(tmp_path / "heat.tif") as heat:
             assert np.asarray(heat.read_region((0, 0), 0, (10, 10)))[..., 0].max() == value
 
 
 def test_rounded_polygons_are_valid(tmp_path):
     mask = np.random.default_rng(0).random((80, 80))
-    save_geojson(find_regions(Raster.of(mask)), tmp_path / "a.geojson", "a", ["a"], scale=0.013)
+    save_geojson(find_regions(Raster.of(mask)), tmp_path / "a.geojson", GeoJsonStyle("a", ["a"], "a", scale=0.013))
     features = json.loads((tmp_path / "a.geojson").read_text())["features"]
     assert all(shapely.geometry.shape(feature["geometry"]).is_valid for feature in features)

@@ -1,4 +1,4 @@
-"""Models and training states on disk: safetensors and JSON, written whole or not at all."""
+"""Checkpoints: weights as safetensors, metadata as JSON, written atomically."""
 
 import hashlib
 import io
@@ -11,11 +11,11 @@ import safetensors.torch
 import torch
 from safetensors import SafetensorError
 
-from histolumen.atomic import new_file, new_folder, settle
+from histolumen.atomic import finish_swap, new_file, new_folder
 from histolumen.config import RunConfig, parse_config
+from histolumen.encoders.backbone import build_backbone
 from histolumen.errors import ConfigError, RunError
 from histolumen.methods.base import Method, build_method
-from histolumen.nets.backbones import build_backbone
 
 FORMAT = 1
 _WEIGHTS, _CARD, _STATE = "model.safetensors", "model.json", "state.pt"
@@ -23,18 +23,18 @@ _WEIGHTS, _CARD, _STATE = "model.safetensors", "model.json", "state.pt"
 
 @dataclass(frozen=True)
 class ModelCard:
-    """What `model.json` says: enough to rebuild the model anywhere."""
+    """Content of `model.json`: everything needed to rebuild the model."""
 
     config: RunConfig
     classes: list[str]
     epoch: int
     validation: dict[str, float]
     mpp: float | None = None
-    """Microns per pixel as the network sees the images, at working size; None: not known."""
+    """Microns per pixel at working size, the resolution of the network's input; None: unknown."""
 
 
 def save_model(folder: Path, method: Method, card: ModelCard, state: dict[str, Any] | None = None) -> None:
-    """Write weights and card (and the training state) to `folder` as one."""
+    """Write weights, card and, if given, the training state to `folder` atomically."""
     tensors = {name: value.detach().cpu().contiguous() for name, value in method.state_dict().items()}
     weights = safetensors.torch.save(tensors)
     content = {
@@ -57,32 +57,35 @@ def save_model(folder: Path, method: Method, card: ModelCard, state: dict[str, A
         (temporary / _WEIGHTS).write_bytes(weights)
         (temporary / _CARD).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
         if state is not None:
-            buffer = io.BytesIO()  # torch.save hides a full disk behind a RuntimeError
+            buffer = io.BytesIO()  # writing to a file, torch.save reports a full disk as RuntimeError
             torch.save(state, buffer)
             (temporary / _STATE).write_bytes(buffer.getvalue())
 
 
 def load_model(folder: Path) -> tuple[Method, ModelCard]:
-    """Rebuild a saved model, in evaluation mode."""
-    content = _content(folder)
-    card = _card(content, folder)
+    """Load a saved model in evaluation mode."""
+    content = _read_card(folder)
+    card = _parse_card(content, folder)
     method = build_method(
-        card.config.method, build_backbone(card.config.backbone, load_weights=False), len(card.classes)
+        card.config.method,
+        build_backbone(card.config.backbone, load_weights=False),
+        len(card.classes),
+        card.config.images.negative_index(card.classes),
     )
     load_weights(method, folder, content["sha256"])
     return method.eval(), card
 
 
 def load_weights(method: Method, folder: Path, sha256: str | None = None) -> None:
-    """Fill `method` with the weights in `folder`, after checking that they are the ones the card names."""
-    expected = sha256 or _content(folder)["sha256"]
+    """Load the weights in `folder` into `method` after checking their SHA-256 against the card."""
+    expected = sha256 or _read_card(folder)["sha256"]
     path = folder / _WEIGHTS
     try:
         data = path.read_bytes()
     except OSError as error:
         raise RunError(f"{path}: cannot be read ({error.strerror}); copy the whole folder again") from error
     if hashlib.sha256(data).hexdigest() != expected:
-        raise RunError(f"{path}: damaged, or not the weights that {_CARD} describes; copy the folder again")
+        raise RunError(f"{path}: does not match the SHA-256 in {_CARD} (damaged or replaced); copy the folder again")
     try:
         method.load_state_dict(safetensors.torch.load(data))
     except (SafetensorError, RuntimeError) as error:
@@ -90,12 +93,12 @@ def load_weights(method: Method, folder: Path, sha256: str | None = None) -> Non
 
 
 def weights_digest(folder: Path) -> str:
-    """Which weights a model folder holds, by its card."""
-    return str(_content(folder)["sha256"])
+    """SHA-256 of the weights in a model folder, as stated by its card."""
+    return str(_read_card(folder)["sha256"])
 
 
 def load_state(folder: Path) -> dict[str, Any]:
-    """The training state saved beside a model."""
+    """Load the training state saved with a model."""
     path = folder / _STATE
     try:
         return torch.load(path, weights_only=True, map_location="cpu")
@@ -106,9 +109,9 @@ def load_state(folder: Path) -> dict[str, Any]:
 
 
 def find_model(path: Path) -> Path:
-    """The model folder meant by `path`: itself, or `best/` of a run."""
+    """Return the model folder at `path`: `path` itself, or `best/` of a run folder."""
     for folder in (path, path / "best"):
-        settle(folder)
+        finish_swap(folder)
         if (folder / _CARD).is_file():
             return folder
     if not path.exists():
@@ -117,30 +120,30 @@ def find_model(path: Path) -> Path:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a small text file whole."""
+    """Write a text file atomically."""
     with new_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
-def _content(folder: Path) -> dict[str, Any]:
+def _read_card(folder: Path) -> dict[str, Any]:
     path = folder / _CARD
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise RunError(f"{path}: cannot be read; copy the folder again") from error
-    found = content.get("format") if isinstance(content, dict) else None
-    if found != FORMAT:
+    version = content.get("format") if isinstance(content, dict) else None
+    if version != FORMAT:
         raise RunError(
-            f"{path}: written in format {found}, this version reads format {FORMAT}; "
+            f"{path}: written in format {version}, this version reads format {FORMAT}; "
             "use the histolumen version that wrote it, or train again"
         )
     return content
 
 
-def _card(content: dict[str, Any], folder: Path) -> ModelCard:
+def _parse_card(content: dict[str, Any], folder: Path) -> ModelCard:
     try:
         config = parse_config(content["config"])
-        mpp = dict(content.get("preprocessing", {})).get("mpp")  # models of before it was kept have none
+        mpp = dict(content.get("preprocessing", {})).get("mpp")  # absent from older models
         return ModelCard(
             config,
             list(content["classes"]),
@@ -149,4 +152,4 @@ def _card(content: dict[str, Any], folder: Path) -> ModelCard:
             None if mpp is None else float(mpp),
         )
     except (ConfigError, KeyError, TypeError, ValueError) as error:
-        raise RunError(f"{folder / _CARD}: not a model this version understands ({error})") from error
+        raise RunError(f"{folder / _CARD}: not a model that this version can read ({error})") from error

@@ -1,6 +1,6 @@
-"""Measuring a model on a split: labels always, pixels where there are masks."""
+"""Evaluation of a model on a split: classification always, masks where the ground truth has them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -10,17 +10,33 @@ from histolumen import metrics
 from histolumen.data.image import read_image, read_mask
 from histolumen.data.manifest import Manifest, Row
 from histolumen.data.transforms import refuse_narrow
-from histolumen.engine.model import THRESHOLD, Model, Prediction
+from histolumen.engine.model import Model
+from histolumen.engine.prediction import THRESHOLD, Prediction
 from histolumen.errors import DataError, ImageError
 from histolumen.metrics import PixelCounts, Score
+from histolumen.progress import SILENT, Progress
 
-Binarisation = Literal["honest", "paper"]
-"""`honest`: the soft mask at 0.5. `paper`: how the paper binarised its rivals, which looks at the true label."""
+Binarisation = Literal["threshold", "true-label"]
+"""`threshold`: the soft mask at 0.5. `true-label`: the paper's rule for its baselines. A pixel is foreground where the
+argmax over class maps is the true class (GlaS: every class has glands) or, if one class has no foreground (Camelyon16:
+`images.negative_class` is normal), any other class, whatever the label."""
+
+SHARES = frozenset({"predicted_foreground_share", "true_foreground_share"})
+"""Scores in [0, 1]; all others are in percent, as in the paper."""
+_TITLES = {
+    "error": "classification error",
+    "f1_plus": "F1+ (foreground Dice)",
+    "f1_minus": "F1- (background Dice)",
+    "pxap": "PxAP",
+    "miou": "mIoU",
+    "predicted_foreground_share": "foreground, predicted",
+    "true_foreground_share": "foreground, true",
+}
 
 
 @dataclass(frozen=True)
 class ImageResult:
-    """One evaluated image; `pixels` only where its true mask is known."""
+    """One evaluated image; `pixels` is None where the true mask is unknown."""
 
     row: Row
     prediction: str
@@ -30,13 +46,16 @@ class ImageResult:
 
     @property
     def wrong(self) -> bool:
-        """Whether the class is not the true one."""
+        """Whether the predicted class is wrong."""
         return self.prediction != self.row.label
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
-    """Scores in percent with 95 % intervals, what they rest on, and what had to be left out."""
+    """Scores with 95 % intervals, the result of each image, and the images that could not be read.
+
+    Error, F1, PxAP and mIoU are in percent, as in the paper; foreground shares are in [0, 1].
+    """
 
     split: str
     binarise: Binarisation
@@ -47,11 +66,11 @@ class Evaluation:
 
     @property
     def taken_as_empty(self) -> int:
-        """Images whose class has no masks at all although another class has: their true mask is empty."""
+        """Number of images whose class has no mask file while another class has: their true mask is empty."""
         return sum(image.pixels is not None and not image.row.mask for image in self.images)
 
     def as_dict(self) -> dict[str, object]:
-        """For `--json`: values at the top level, intervals and per-image results below."""
+        """Content of the `--json` file: scores at the top level, intervals and per-image results nested."""
         return {
             "split": self.split,
             "images": len(self.images),
@@ -66,27 +85,45 @@ class Evaluation:
             "failures": self.failures,
         }
 
+    def __repr__(self) -> str:
+        """The scores as an aligned table, all in percent."""
+        with_mask = sum(bool(image.row.mask) for image in self.images)
+        lines = [f"{self.split}: {len(self.images)} images, {with_mask} with a mask (percent, 95 % interval)"]
+        for name, score in self.scores.items():
+            percent = 100 if name in SHARES else 1
+            value, low, high = percent * score.value, percent * score.low, percent * score.high
+            lines.append(f"  {_TITLES[name]:24} {value:6.2f}   [{low:6.2f}, {high:6.2f}]")
+        if self.taken_as_empty:
+            lines.append(f"  {self.taken_as_empty} images of a class without masks have an empty true mask")
+        if self.confusion is None:
+            lines.append("  no masks: classification only")
+        else:
+            tn, fp, fn, tp = self.confusion.values()
+            hit, correct = 100 * tp / max(tp + fn, 1), 100 * tn / max(tn + fp, 1)
+            lines.append(f"  pixels: {hit:.1f} % of the foreground found, {correct:.1f} % of the background excluded")
+        return "\n".join(lines)
+
 
 def evaluate(
     model: Model,
     manifest: Manifest,
     split: str,
-    track: Callable[[tuple[Row, ...]], Iterable[Row]] = lambda rows: rows,
     watch: Callable[[Row, Prediction, np.ndarray | None], None] = lambda *_: None,
-    binarise: Binarisation = "honest",
+    binarise: Binarisation = "threshold",
+    progress: Progress = SILENT,
 ) -> Evaluation:
-    """Predict and measure every image of a split.
+    """Predict every image of a split and compute the scores.
 
-    A normal image without mask file has an empty true mask when other images of the split have one (Camelyon16's
-    convention); a split without any mask is measured by labels alone.
+    A class without mask files has empty true masks if another class of the split has some (Camelyon16's convention).
+    A split without any mask is evaluated by classification alone.
 
     Args:
         model: a trained model.
         manifest: images, labels and masks.
-        split: which part of it.
-        track: wraps the rows to show progress.
-        watch: is shown each prediction, for example to draw it.
-        binarise: how soft masks become binary ones.
+        split: the split to evaluate.
+        watch: called with each row, its prediction and its true mask, for example to draw them.
+        binarise: how soft masks are binarised.
+        progress: counts the images.
     """
     part = manifest.split(split)
     if not part.rows:
@@ -94,9 +131,9 @@ def evaluate(
         raise DataError(f"the manifest has no image in split '{split}'; it has: {', '.join(present)}")
     unknown = {row.label for row in part.rows} - set(model.classes)
     if unknown:
-        raise DataError(f"label '{sorted(unknown)[0]}' is not known to the model, whose classes are {model.classes}")
+        raise DataError(f"label '{sorted(unknown)[0]}' is not a class of the model, which has {model.classes}")
     results, failures = [], []
-    for row in track(part.rows):
+    for row in progress.track(part.rows, f"evaluating {split}"):
         try:
             path = part.image_path(row)
             image = read_image(path)
@@ -107,7 +144,7 @@ def evaluate(
             continue
         prediction = model.predict(image)
         watch(row, prediction, truth)
-        mask = prediction.mask if binarise == "honest" else prediction.mask_by_label(row.label)
+        mask = prediction.mask if binarise == "threshold" else prediction.mask_by_label(row.label)
         pixels = None if truth is None else metrics.count_pixels(prediction.soft_mask, truth, mask)
         probability = prediction.probabilities[prediction.label]
         results.append(ImageResult(row, prediction.label, probability, float(mask.mean()), pixels))
@@ -118,25 +155,25 @@ def evaluate(
 
 
 def image_record(result: ImageResult) -> dict[str, object]:
-    """One line of the per-image table; scores in percent."""
+    """One row of the per-image table; F1 and mIoU in percent, shares in [0, 1]."""
     record: dict[str, object] = {
         "image": result.row.image,
         "label": result.row.label,
         "prediction": result.prediction,
         "probability": round(result.probability, 6),
         "wrong": int(result.wrong),
-        "foreground_share": round(100 * result.predicted_share, 3),
+        "foreground_share": round(result.predicted_share, 6),
     }
     pixels = result.pixels
     if pixels is not None:
-        record["true_foreground_share"] = round(100 * pixels.true_share, 3)
+        record["true_foreground_share"] = round(pixels.true_share, 6)
         for name, value in (("f1_plus", pixels.f1_plus), ("f1_minus", pixels.f1_minus), ("miou", pixels.miou)):
             record[name] = None if np.isnan(value) else round(100 * value, 3)
     return record
 
 
 def true_mask(part: Manifest, row: Row, size: tuple[int, ...]) -> np.ndarray | None:
-    """The true foreground [H, W] of an image of `size`, empty for a class without lesion; None where it is unknown."""
+    """The true mask [H, W] of an image of `size`, empty for a class without lesions; None if unknown."""
     path = part.mask_path(row)
     if path is not None:
         return read_mask(path, (size[0], size[1]))
@@ -156,7 +193,8 @@ def _scores(results: list[ImageResult], *, with_error: bool) -> dict[str, Score]
         }
     scores = {}
     for name, values in per_image.items():
-        scores[name] = _percent(metrics.bootstrap(len(values), metrics.weighted_mean(np.array(values))))
+        score = metrics.bootstrap(len(values), metrics.weighted_mean(np.array(values)))
+        scores[name] = score if name in SHARES else _percent(score)
         if name == "f1_minus":
             pooled = metrics.pooled_average_precision(counts)
             scores["pxap"] = _percent(metrics.bootstrap(len(counts), pooled))

@@ -1,4 +1,4 @@
-"""Keeping freed memory for the next training step."""
+"""Configuration of malloc: keep freed memory for the next training step."""
 
 import ctypes
 import sys
@@ -8,10 +8,10 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
 
 
 def keep_freed_memory() -> bool:
-    """Tell glibc not to give large blocks back to the system after each use.
+    """Keep glibc from returning large freed blocks to the system. Returns whether that worked.
 
-    By default every large tensor is mapped anew and its pages are zeroed again by the kernel, which costs a third to
-    a half of a CPU training step (benchmarks/training_step.py). Elsewhere this does nothing.
+    By default glibc maps every large tensor anew and the kernel zeroes its pages, which takes a third to a half of a
+    CPU training step (benchmarks/training_step.py). Without glibc this function does nothing.
     """
     if not sys.platform.startswith("linux"):
         return False

@@ -1,62 +1,33 @@
-"""A trained model as its users see it: an image in, a class and a mask out."""
+"""A trained model: predicts class and mask of images and slides."""
 
-from dataclasses import dataclass
+import math
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch.nn import functional as F
 
 from histolumen.config import RunConfig
-from histolumen.data.image import read_image
+from histolumen.data.image import ImageLike, as_rgb
 from histolumen.data.transforms import ImageSettings, to_unit_range, to_working_size
 from histolumen.engine.checkpoint import find_model, load_model
-from histolumen.engine.windows import map_runner
-from histolumen.errors import ImageError
+from histolumen.engine.prediction import Prediction, to_size
+from histolumen.engine.windows import WHOLE_PIXELS, WINDOW, map_runner
 from histolumen.methods.base import Method, predict_flipped
+from histolumen.progress import SILENT, Progress
 
-THRESHOLD = 0.5
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """Class probabilities and the soft mask [H, W] in [0, 1] at the image's own size.
-
-    `evidence` [C, h, w], at working size, is what `mask_by_label` needs.
-    """
-
-    probabilities: dict[str, float]
-    soft_mask: np.ndarray
-    evidence: Tensor | None = None
-
-    @property
-    def label(self) -> str:
-        """The most probable class."""
-        return max(self.probabilities, key=self.probabilities.__getitem__)
-
-    @property
-    def mask(self) -> np.ndarray:
-        """The pixels that decided: soft mask >= 0.5, [H, W] bool."""
-        return self.soft_mask >= THRESHOLD
-
-    def mask_by_label(self, label: str) -> np.ndarray:
-        """The paper's way to binarise its rivals, which looks at the *true* label; for comparison only."""
-        if self.evidence is None:
-            return self.mask
-        own = self.evidence[list(self.probabilities).index(label)][None, None]
-        return _original_size(own, self.soft_mask.shape) > 0
-
-    @property
-    def foreground_share(self) -> float:
-        """Share of the image that the mask covers."""
-        return float(self.mask.mean())
+if TYPE_CHECKING:
+    from histolumen.engine.slides.predict import SlideSettings
+    from histolumen.engine.slides.prediction import SlidePrediction
 
 
 class Model:
-    """A method with its classes and pre-processing. Made by `histolumen.load`.
+    """A trained method with its classes and pre-processing, returned by `histolumen.load`.
 
-    `mpp` are the microns per pixel at which its network sees images; None: not known.
+    `classes` are the class names, `mpp` the microns per pixel of the network's input (None: unknown), `config` the
+    training settings.
     """
 
     def __init__(
@@ -75,56 +46,108 @@ class Model:
 
     @property
     def classifies(self) -> bool:
-        """Whether its probabilities mean anything; a mask is all that some methods give."""
+        """Whether the model predicts classes; some methods predict a mask only."""
         return self.method.classifies
 
-    def predict(self, image: np.ndarray | Path | str) -> Prediction:
-        """Class and mask of one image.
+    def predict(self, image: ImageLike) -> Prediction:
+        """Predict class and mask of one image.
 
         Args:
-            image: a file, or RGB [H, W, 3] uint8.
+            image: a path; a PIL image; an array [H, W, 3] or [H, W]; or a tensor [3, H, W]. Arrays and tensors hold
+                uint8 values, or floats in [0, 1].
         """
-        path = None if isinstance(image, np.ndarray) else Path(image)
-        pixels = image if isinstance(image, np.ndarray) else read_image(Path(image))
-        return predict_image(self.method, self.classes, pixels, self.config.images, self.device, path)
+        return next(self.predict_many([image]))
+
+    def predict_many(self, images: Iterable[ImageLike], batch: int = 1) -> Iterator[Prediction]:
+        """Predict class and mask of each image, in order, as a generator.
+
+        Args:
+            images: as for `predict`; read lazily.
+            batch: number of consecutive images of equal size that are predicted in one batch.
+        """
+        pending: list[tuple[str, np.ndarray]] = []
+        for image in images:
+            source = os.fspath(image) if isinstance(image, str | os.PathLike) else "image"
+            pixels = as_rgb(image)
+            if pending and (len(pending) == batch or pending[0][1].shape != pixels.shape):
+                yield from self._predict_batch(pending)
+                pending = []
+            pending.append((source, pixels))
+        if pending:
+            yield from self._predict_batch(pending)
+
+    def _predict_batch(self, images: Sequence[tuple[str, np.ndarray]]) -> list[Prediction]:
+        sources, pixels = zip(*images, strict=True)
+        return predict_images(self.method, self.classes, pixels, self.config.images, self.device, sources)
+
+    def predict_slide(
+        self, path: Path | str, settings: "SlideSettings | None" = None, progress: Progress = SILENT
+    ) -> "SlidePrediction":
+        """Predict class, heat map and regions of a whole slide, in memory. Needs the extra [slides].
+
+        Args:
+            path: slide file.
+            settings: resolutions, tiles, flips; None: the defaults.
+            progress: receives the number of tiles of each pass.
+        """
+        from histolumen.engine.slides.predict import predict_slide  # noqa: PLC0415 - needs an extra
+
+        return predict_slide(self, path, settings, progress)
+
+    def __repr__(self) -> str:
+        parameters = sum(parameter.numel() for parameter in self.method.parameters())
+        resolution = "" if self.mpp is None else f", {self.mpp:.3g} microns per pixel"
+        return (
+            f"Model({self.config.method.name} on {self.config.backbone.name}, {parameters / 1e6:.1f} M parameters, "
+            f"classes {', '.join(self.classes)}{resolution}, on {self.device})"
+        )
 
 
 def load(folder: Path | str, device: str | None = None) -> Model:
     """Load a trained model from a run folder or its `best/`.
 
     Args:
-        folder: the run or model folder.
-        device: for example "cuda"; unset: a GPU where there is one.
+        folder: run or model folder.
+        device: for example "cuda"; None: a GPU if there is one, else the CPU.
     """
     method, card = load_model(find_model(Path(folder)))
     return Model(method, card.classes, card.config, torch.device(device) if device else default_device(), card.mpp)
 
 
 def default_device() -> torch.device:
-    """A GPU where there is one."""
+    """A GPU if there is one, else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 @torch.inference_mode()
-def predict_image(
+def predict_images(
     method: Method,
     classes: list[str],
-    pixels: np.ndarray,
+    images: Sequence[np.ndarray],
     settings: ImageSettings,
     device: torch.device,
-    path: Path | None = None,
-) -> Prediction:
-    """Class and mask of decoded pixels; large images go window by window."""
-    if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8:
-        raise ImageError(f"{path or 'image'}: expected RGB [H, W, 3] uint8, found {pixels.dtype} {list(pixels.shape)}")
-    working = to_unit_range(to_working_size(pixels, settings, path))[None].to(device)
-    run = map_runner(*working.shape[2:])
-    output = predict_flipped(method, working, run) if settings.test_flips else method.predict(working, run)
-    probabilities = dict(zip(classes, output.probs[0].tolist(), strict=True))
-    evidence = None if output.evidence is None else output.evidence[0]
-    return Prediction(probabilities, _original_size(output.mask, pixels.shape[:2]), evidence)
-
-
-def _original_size(mask: Tensor, size: tuple[int, ...]) -> np.ndarray:
-    resized = F.interpolate(mask.float(), size=size[:2], mode="bilinear", align_corners=False)
-    return resized[0, 0].cpu().numpy()
+    sources: Sequence[str],
+) -> list[Prediction]:
+    """Predict decoded images of equal size, read from the files `sources`; large images are predicted in windows."""
+    multiple = method.backbone.size_multiple
+    working = [
+        to_working_size(pixels, settings, Path(path), multiple) for pixels, path in zip(images, sources, strict=True)
+    ]
+    batch = to_unit_range(torch.stack(working)).to(device)
+    # attention is quadratic in the number of positions: transformers use windows for smaller images already
+    whole = WINDOW**2 if method.backbone.single_stride else WHOLE_PIXELS
+    run = map_runner(*batch.shape[2:], whole_pixels=whole, grid=math.lcm(multiple, method.backbone.stride))
+    output = predict_flipped(method, batch, run) if settings.test_flips else method(batch, run)
+    return [
+        Prediction(
+            probabilities=dict(zip(classes, output.probs[k].tolist(), strict=True)),
+            soft_mask=to_size(output.soft_mask[k : k + 1], pixels.shape[:2]),
+            image=pixels,
+            evidence=None if output.evidence is None else output.evidence[k],
+            name=Path(path).stem,
+            classifies=method.classifies,
+            mpp=settings.mpp,
+            negative_class=settings.negative_class,
+        )
+        for k, (pixels, path) in enumerate(zip(images, sources, strict=True))
+    ]

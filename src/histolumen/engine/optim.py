@@ -1,4 +1,4 @@
-"""The optimiser, and the learning rate as a function of the epoch and of train.epochs: nothing to save or resume."""
+"""Optimiser and learning rate. The rate is a function of the epoch, so it has no state to save."""
 
 import math
 
@@ -10,10 +10,10 @@ from histolumen.methods.base import Method
 
 
 def build_optimizer(method: Method, settings: TrainSettings) -> Optimizer:
-    """SGD with Nesterov momentum, or AdamW; everything but the backbone learns `head_lr_factor` times as fast."""
+    """SGD with Nesterov momentum, or AdamW; heads have `head_lr_factor` times the rate of the backbone."""
     backbone = list(method.backbone.parameters())
-    known = {id(parameter) for parameter in backbone}
-    heads: list[nn.Parameter] = [parameter for parameter in method.parameters() if id(parameter) not in known]
+    backbone_ids = {id(parameter) for parameter in backbone}
+    heads: list[nn.Parameter] = [parameter for parameter in method.parameters() if id(parameter) not in backbone_ids]
     groups = [
         {"params": backbone, "lr": settings.lr, "factor": 1.0},
         {"params": heads, "lr": settings.lr * settings.head_lr_factor, "factor": settings.head_lr_factor},
@@ -24,7 +24,7 @@ def build_optimizer(method: Method, settings: TrainSettings) -> Optimizer:
 
 
 def learning_rate(epoch: int, settings: TrainSettings) -> float:
-    """Rate of the backbone in `epoch`, counted from 0."""
+    """Learning rate of the backbone in `epoch`, counted from 0."""
     if settings.schedule == "constant":
         return settings.lr
     if settings.schedule == "cosine":
@@ -37,6 +37,6 @@ def learning_rate(epoch: int, settings: TrainSettings) -> float:
 
 
 def set_learning_rate(optimizer: Optimizer, rate: float) -> None:
-    """Apply a backbone rate to all groups."""
+    """Set the rate of all parameter groups from that of the backbone."""
     for group in optimizer.param_groups:
         group["lr"] = rate * group["factor"]

@@ -1,4 +1,4 @@
-"""What a run writes down about itself: metrics.jsonl, TensorBoard events, env.json."""
+"""Logs of a run: metrics.jsonl, TensorBoard events, env.json."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils.tensorboard import SummaryWriter
 
-from histolumen.atomic import explained
+from histolumen.atomic import os_errors_as_disk_error
 from histolumen.engine.checkpoint import write_text
 
 _PACKAGES = (
@@ -27,7 +27,7 @@ _PACKAGES = (
 
 
 class RunLog:
-    """One JSON object per epoch in metrics.jsonl, the same as scalars for TensorBoard."""
+    """Writes one JSON object per epoch to metrics.jsonl, and the same values to TensorBoard."""
 
     def __init__(self, folder: Path, done_epochs: int):
         self.path = folder / "metrics.jsonl"
@@ -36,7 +36,7 @@ class RunLog:
 
     def write(self, record: dict[str, Any]) -> None:
         """Append one epoch."""
-        with explained(self.path), self.path.open("a", encoding="utf-8") as handle:
+        with os_errors_as_disk_error(self.path), self.path.open("a", encoding="utf-8") as handle:
             handle.write(json.dumps(record) + "\n")
             handle.flush()
             os.fsync(handle.fileno())
@@ -51,7 +51,7 @@ class RunLog:
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """The finished epochs of a run; a line cut short by a kill is left out."""
+    """The records of the finished epochs; an incomplete last line is ignored."""
     path = folder / "metrics.jsonl"
     records = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
@@ -63,7 +63,7 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
 
 
 def environment() -> dict[str, Any]:
-    """Versions and hardware a run depends on."""
+    """Versions and hardware, for env.json."""
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),

@@ -1,34 +1,51 @@
-"""Running a fully convolutional network over images of any size in bounded memory."""
+"""Sliding-window inference for images of any size in bounded memory."""
 
 from collections.abc import Callable
 
-from monai.inferers.utils import sliding_window_inference
 from torch import Tensor
 from torch.nn import functional as F
 
 from histolumen.methods.base import MapRunner, at_once
 
-WHOLE_PIXELS = 2048 * 2048  # images up to this size go through the network at once
+WHOLE_PIXELS = 2048 * 2048  # images up to this size are predicted at once
 WINDOW = 1024
 _OVERLAP = 0.25
-_GRID = 32  # a multiple of every output stride
 
 
-def map_runner(height: int, width: int, whole_pixels: int = WHOLE_PIXELS, window: int = WINDOW) -> MapRunner:
-    """How maps of an image of this size are made: at once, or window by window with seams blended."""
+def map_runner(
+    height: int, width: int, whole_pixels: int = WHOLE_PIXELS, window: int = WINDOW, grid: int = 32
+) -> MapRunner:
+    """Return a function that applies a network at once or, to large images, in blended windows.
+
+    Args:
+        height: image height.
+        width: image width.
+        whole_pixels: number of pixels up to which an image is predicted at once.
+        window: side of a window, rounded down to a multiple of `grid`.
+        grid: common multiple of the network's stride and of its permitted input sizes.
+    """
     if height * width <= whole_pixels:
         return at_once
 
     def windowed(net: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
-        # On a grid of whole features windows neither drift nor lose a column where they are put together.
+        from monai.inferers.utils import sliding_window_inference  # noqa: PLC0415 - slow to import, rarely needed
+
+        # Windows start at multiples of the stride: otherwise maps would shift or lose a column when stitched.
         height, width = images.shape[2:]
-        padded = F.pad(images, (0, -width % _GRID, 0, -height % _GRID), mode="replicate")
-        sides = [min(window, side) for side in padded.shape[2:]]
+        padded = F.pad(images, (0, -width % grid, 0, -height % grid), mode="replicate")
+        side_of_window = max(window - window % grid, grid)
+        step = max(int((1 - _OVERLAP) * side_of_window) // grid * grid, grid)
         maps = sliding_window_inference(
-            padded, sides, sw_batch_size=1, predictor=net, overlap=_OVERLAP, mode="gaussian", padding_mode="reflect"
+            padded,
+            [min(side_of_window, side) for side in padded.shape[2:]],
+            sw_batch_size=1,
+            predictor=net,
+            overlap=max(1 - (step + 0.5) / side_of_window, 0.0),  # + 0.5: MONAI rounds the step down
+            mode="gaussian",
+            padding_mode="reflect",
         )
         if not isinstance(maps, Tensor):
-            raise TypeError("a map network gives one tensor")
+            raise TypeError("a map network must return one tensor")
         stride = padded.shape[2] // maps.shape[2]
         return maps[..., : -(-height // stride), : -(-width // stride)]
 

@@ -1,1 +1,1 @@
-"""What leaves: masks, overlays and tables."""
+"""Output files: masks, overlays, regions, heat maps and tables."""

@@ -1,4 +1,4 @@
-"""Masks, overlays and tables on disk."""
+"""Write pictures, masks, tables and JSON."""
 
 import csv
 import io
@@ -14,13 +14,13 @@ from histolumen.atomic import new_file
 
 
 def save_picture(picture: Image.Image, path: Path) -> None:
-    """Write a PNG whole or not at all."""
+    """Write a PNG atomically."""
     with new_file(path) as temporary:
         picture.save(temporary, format="PNG")
 
 
 def save_soft_mask(soft_mask: np.ndarray, path: Path) -> None:
-    """Write [0, 1] as a 16-bit PNG (65535 is 1)."""
+    """Write values in [0, 1] as a 16-bit PNG (65535 is 1)."""
     save_picture(Image.fromarray((soft_mask.clip(0, 1) * 65535).round().astype(np.uint16)), path)
 
 
@@ -37,25 +37,25 @@ def save_table(records: Sequence[dict[str, Any]], path: Path) -> None:
     table.writeheader()
     table.writerows(records)
     with new_file(path) as temporary:
-        temporary.write_text(text.getvalue(), encoding="utf-8", errors="backslashreplace")  # odd file names
+        temporary.write_text(text.getvalue(), encoding="utf-8", errors="backslashreplace")  # non-Unicode names
 
 
 def save_json(content: Any, path: Path) -> None:
-    """Write JSON that any reader takes: NaN becomes null."""
+    """Write standard JSON: NaN and infinity become null."""
     with new_file(path) as temporary:
         temporary.write_text(to_json(content) + "\n", encoding="utf-8")
 
 
 def to_json(content: Any) -> str:
-    """Indented JSON text; NaN becomes null."""
-    return json.dumps(_plain(content), indent=2, allow_nan=False)
+    """Indented JSON text; NaN and infinity become null."""
+    return json.dumps(_finite(content), indent=2, allow_nan=False)
 
 
-def _plain(value: Any) -> Any:
+def _finite(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_finite(item) for item in value]
     if isinstance(value, float) and not np.isfinite(value):
         return None
     return value

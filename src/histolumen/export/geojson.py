@@ -1,8 +1,9 @@
-"""Regions as GeoJSON that QuPath takes by drag and drop."""
+"""Regions as GeoJSON, which QuPath imports by drag and drop."""
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,47 +14,62 @@ if TYPE_CHECKING:
     from shapely import Polygon
 
 _COLOURS = ((213, 94, 0), (0, 114, 178), (0, 158, 115), (204, 121, 167), (230, 159, 0), (86, 180, 233))  # Okabe-Ito
-_DIGITS = 2
+_DIGITS = 2  # decimals of coordinates and areas
 
 
-def save_geojson(
-    regions: Sequence[FoundRegion],
-    path: Path,
-    label: str,
-    classes: Sequence[str],
-    *,
-    scale: float = 1.0,
-    origin: tuple[int, int] = (0, 0),
-    mpp: float | None = None,
-) -> int:
-    """Write regions as annotations of one class, with their measurements; gives their number.
+@dataclass(frozen=True)
+class GeoJsonStyle:
+    """How regions are written.
 
     Args:
-        regions: outlines in pixels of their raster.
-        path: of the file.
         label: class of the regions.
         classes: all classes; a class keeps its colour from image to image.
-        scale: pixels of the image per pixel of the raster.
-        origin: pixel of the image at which coordinates begin.
-        mpp: microns per pixel of the image; areas are in square pixels without.
+        name: image name, from which stable region identifiers are derived.
+        scale: image pixels per pixel of the raster in which the regions were found.
+        origin: image pixel that gets the coordinates (0, 0).
+        mpp: microns per pixel of the image; None: areas are in square pixels.
     """
-    import shapely  # noqa: PLC0415 - an extra; there are no regions without it
 
-    classification = {"name": label, "color": list(_COLOURS[list(classes).index(label) % len(_COLOURS)])}
+    label: str
+    classes: Sequence[str]
+    name: str
+    scale: float = 1.0
+    origin: tuple[int, int] = (0, 0)
+    mpp: float | None = None
+
+
+def feature_collection(regions: Iterable[FoundRegion], style: GeoJsonStyle) -> dict[str, Any]:
+    """Regions as one GeoJSON object in memory."""
+    return {"type": "FeatureCollection", "features": list(features(regions, style))}
+
+
+def save_geojson(regions: Iterable[FoundRegion], path: Path, style: GeoJsonStyle) -> int:
+    """Write regions as annotations with their measurements, one by one; returns their number."""
     count = 0
     with new_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        file.write('{"type": "FeatureCollection", "features": [')  # one by one: a slide may have very many
-        for region in regions:
-            scaled = shapely.transform(region.outline, lambda points: points * scale - origin)
-            # rounding alone may let an outline cross itself
-            for part in shapely.get_parts(shapely.set_precision(scaled, 10.0**-_DIGITS)):
-                if part.area > 0:
-                    name = f"{path.parent.name}/{path.name}/{count}"
-                    file.write(",\n" if count else "\n")
-                    json.dump(_feature(part, region.mean, classification, mpp, name), file)
-                    count += 1
+        file.write('{"type": "FeatureCollection", "features": [')
+        for feature in features(regions, style):
+            file.write(",\n" if count else "\n")
+            json.dump(feature, file)
+            count += 1
         file.write("\n]}\n")
     return count
+
+
+def features(regions: Iterable[FoundRegion], style: GeoJsonStyle) -> Iterator[dict[str, Any]]:
+    """Each region as a GeoJSON feature."""
+    import shapely  # noqa: PLC0415 - an extra; there are no regions without it
+
+    colour = _COLOURS[list(style.classes).index(style.label) % len(_COLOURS)]
+    classification = {"name": style.label, "color": list(colour)}
+    count = 0
+    for region in regions:
+        scaled = shapely.transform(region.outline, lambda points: points * style.scale - style.origin)
+        # plain rounding could make an outline cross itself
+        for part in shapely.get_parts(shapely.set_precision(scaled, 10.0**-_DIGITS)):
+            if part.area > 0:
+                yield _feature(part, region.mean, classification, style.mpp, f"{style.name}/{count}")
+                count += 1
 
 
 def _feature(
@@ -62,7 +78,7 @@ def _feature(
     import shapely  # noqa: PLC0415
     from shapely.geometry.polygon import orient  # noqa: PLC0415
 
-    measured = {"Area px^2": outline.area} if mpp is None else {"Area µm^2": outline.area * mpp**2}
+    area = {"Area px^2": outline.area} if mpp is None else {"Area µm^2": outline.area * mpp**2}
     return {
         "type": "Feature",
         "id": str(uuid.uuid5(uuid.NAMESPACE_URL, name)),
@@ -72,7 +88,7 @@ def _feature(
             "classification": classification,
             "measurements": {
                 "Mean probability": round(mean, 4),
-                **{key: round(value, _DIGITS) for key, value in measured.items()},
+                **{key: round(value, _DIGITS) for key, value in area.items()},
             },
         },
     }

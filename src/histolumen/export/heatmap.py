@@ -1,6 +1,8 @@
-"""A soft mask as a pyramidal TIFF that OpenSlide and QuPath open beside the slide it belongs to."""
+"""A soft mask as a pyramidal TIFF for OpenSlide and QuPath."""
 
 from pathlib import Path
+
+import numpy as np
 
 from histolumen.atomic import new_file
 from histolumen.errors import DiskError
@@ -9,27 +11,23 @@ from histolumen.extras import require
 _TILE = 256
 
 
-def save_heatmap(
-    raw: Path, cells: tuple[int, int], scale: float, size: tuple[int, int], mpp: float, path: Path
-) -> None:
-    """Enlarge a grey raster to the pixels of its slide and write it with plain IFDs and its resolution.
+def save_heatmap(heat: np.ndarray, scale: float, size: tuple[int, int], mpp: float, path: Path) -> None:
+    """Enlarge a heat map to the size of its slide and write it as a pyramidal TIFF with plain IFDs and resolution.
 
     Args:
-        raw: rows of uint8 values, 255 is 1.
-        cells: width and height of the raster.
-        scale: pixels of the slide per cell.
+        heat: [h, w] uint8, 255 is 1.
+        scale: pixels of the slide per pixel of the heat map.
         size: width and height of the slide.
         mpp: microns per pixel of the slide.
-        path: of the TIFF.
+        path: of the TIFF to write.
     """
     require("slides", "pyvips")
     import pyvips  # noqa: PLC0415 - an extra
 
-    pyvips.cache_set_max(0)  # it goes by file names, and would take another slide's raster for this one
     per_mm = 1000 / mpp
     with new_file(path) as temporary:
         try:
-            grey = pyvips.Image.rawload(str(raw), *cells, 1, access="sequential")
+            grey = pyvips.Image.new_from_array(np.ascontiguousarray(heat))
             large = grey.affine(
                 [scale, 0, 0, scale],
                 # the centre of cell i lies at slide pixel (i + 0.5) * scale - 0.5
@@ -47,7 +45,7 @@ def save_heatmap(
                 tile_width=_TILE,
                 tile_height=_TILE,
                 pyramid=True,
-                compression="jpeg",  # values move by 2 of 255 at most; deflate takes six times as long
+                compression="jpeg",  # changes values by at most 2 of 255; deflate takes six times as long
                 Q=95,
                 bigtiff=True,
                 resunit="cm",

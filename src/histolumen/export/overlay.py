@@ -1,4 +1,4 @@
-"""Pictures of a prediction that one would like to show."""
+"""Overlays of predicted masks on their images."""
 
 import math
 
@@ -7,20 +7,21 @@ from PIL import Image, ImageDraw, ImageFont
 from scipy import ndimage
 
 _OUTLINE = (0, 158, 115)  # Okabe-Ito green, on a white halo: visible on pink and purple, colour-blind safe
-_MISSED, _FALSE = np.array([0, 114, 178]), np.array([230, 159, 0])  # blue: missed; orange: false alarm
+_FALSE_NEGATIVE = np.array([0, 114, 178])  # blue
+_FALSE_POSITIVE = np.array([230, 159, 0])  # orange
 _FADE = 0.55
-_MAX_OVERLAY = 16_000_000  # pixels; larger images are drawn reduced
+_MAX_PIXELS = 16_000_000  # larger images are downsampled
 
 
 def draw_overlay(image: np.ndarray, mask: np.ndarray, caption: str = "") -> Image.Image:
-    """The image with the deciding pixels in full colour and outlined, the rest faded; very large ones reduced.
+    """The image with the foreground outlined and the background faded; very large images are downsampled.
 
     Args:
         image: RGB [H, W, 3] uint8.
         mask: [H, W] bool.
         caption: written on a strip below the image.
     """
-    step = math.ceil(math.sqrt(mask.size / _MAX_OVERLAY))
+    step = math.ceil(math.sqrt(mask.size / _MAX_PIXELS))
     image, mask = image[::step, ::step], mask[::step, ::step]
     grey = image.mean(2, keepdims=True) * 0.35 + 255 * 0.65 * 0.86
     faded = (1 - _FADE) * image + _FADE * grey
@@ -34,7 +35,7 @@ def draw_overlay(image: np.ndarray, mask: np.ndarray, caption: str = "") -> Imag
 
 
 def draw_comparison(image: np.ndarray, mask: np.ndarray, truth: np.ndarray, caption: str = "") -> Image.Image:
-    """Image, overlay, and the overlay's errors side by side."""
+    """Image, overlay and errors of the mask side by side."""
     tiles = [image, np.asarray(draw_overlay(image, mask)), draw_errors(image, mask, truth)]
     gap = np.full((image.shape[0], max(2, image.shape[1] // 64), 3), 255, np.uint8)
     row = np.concatenate([tiles[0], gap, tiles[1], gap, tiles[2]], axis=1)
@@ -42,9 +43,9 @@ def draw_comparison(image: np.ndarray, mask: np.ndarray, truth: np.ndarray, capt
 
 
 def draw_errors(image: np.ndarray, mask: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """The image in grey with errors tinted (blue: missed, orange: false alarm) and the truth outlined [H, W, 3]."""
+    """The grey image [H, W, 3] with false negatives in blue, false positives in orange and the true mask outlined."""
     errors = np.repeat((image.mean(2, keepdims=True) * 0.5 + 255 * 0.5), 3, axis=2)
-    for wrong, colour in ((truth & ~mask, _MISSED), (mask & ~truth, _FALSE)):
+    for wrong, colour in ((truth & ~mask, _FALSE_NEGATIVE), (mask & ~truth, _FALSE_POSITIVE)):
         errors[wrong] = 0.35 * errors[wrong] + 0.65 * colour
     errors[_edge(truth, _line_width(truth))] = 40
     return errors.round().astype(np.uint8)
@@ -65,7 +66,7 @@ def _line_width(mask: np.ndarray) -> int:
 
 
 def _edge(mask: np.ndarray, width: int) -> np.ndarray:
-    """The outermost pixels of a mask; where it meets the image's border there is no edge."""
+    """The outermost pixels of a mask; the image border itself is not an edge."""
     return mask & np.logical_not(ndimage.binary_erosion(mask, iterations=width, border_value=1))
 
 

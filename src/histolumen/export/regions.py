@@ -1,4 +1,4 @@
-"""From a soft mask to polygons with holes, block by block, so that masks of any size fit."""
+"""Polygons with holes from a soft mask, traced block by block so that a mask of any size fits in memory."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
     from shapely import Geometry, Polygon
 
 _BLOCK = 1024
-_TOLERANCE = 0.1  # pixels of the mask by which an outline may be simplified
+_TOLERANCE = 0.1  # tolerance of outline simplification, in pixels of the mask
 ReadBlock = Callable[[int, int, int, int], np.ndarray]
 """Values [height, width] of a block, from left, top, width and height."""
 
 
 @dataclass(frozen=True)
 class Raster:
-    """A soft mask that is read in blocks; its pixels are squares of unit side, the first one from 0 to 1."""
+    """A soft mask that is read in blocks. Pixels are unit squares; the first one spans 0 to 1."""
 
     width: int
     height: int
     read: ReadBlock
     level: float
-    """What counts as foreground, and where outlines run between pixel centres."""
+    """Threshold of the foreground; outlines are contours at this value."""
     top: float
-    """The value that means certainty."""
+    """The value that stands for probability 1."""
 
     @classmethod
     def of(cls, soft_mask: np.ndarray) -> "Raster":
@@ -53,7 +53,7 @@ class FoundRegion:
 def find_regions(raster: Raster, min_area: float = 0.0) -> list[FoundRegion]:
     """All connected regions of the foreground, largest first.
 
-    Outlines run where the bilinear interpolation of the mask crosses the level.
+    Outlines are contours of the bilinearly interpolated mask.
 
     Args:
         raster: the soft mask.
@@ -62,25 +62,25 @@ def find_regions(raster: Raster, min_area: float = 0.0) -> list[FoundRegion]:
     require("slides", "contourpy", "shapely")
     import shapely  # noqa: PLC0415 - an extra
 
-    whole, cut = [], []
-    for polygon, border in _traced(raster):
+    complete, cut = [], []
+    for polygon, border in _trace_blocks(raster):
         if border or polygon.area > min_area:
-            (cut if border else whole).append(polygon)
-    joined = [*whole, *_polygons(shapely.union_all(cut))] if cut else whole
-    del whole, cut
-    kept = [
-        _without_holes(part, min_area)
+            (cut if border else complete).append(polygon)
+    joined = [*complete, *_polygons(shapely.union_all(cut))] if cut else complete
+    del complete, cut
+    regions = [
+        _without_small_holes(part, min_area)
         for polygon in joined
         for part in _polygons(polygon.simplify(_TOLERANCE))
         if part.area > min_area
     ]
     del joined
-    kept.sort(key=lambda polygon: (-polygon.area, polygon.bounds))
-    return [FoundRegion(polygon, _mean_inside(raster, polygon)) for polygon in kept]
+    regions.sort(key=lambda polygon: (-polygon.area, polygon.bounds))
+    return [FoundRegion(polygon, _mean_inside(raster, polygon)) for polygon in regions]
 
 
 def draw_polygon(polygon: "Polygon", left: int, top: int, width: int, height: int) -> np.ndarray:
-    """Which pixels [height, width] of a window a polygon covers, by their centres, to within a pixel of its edge."""
+    """Mask [height, width] of the pixels in a window whose centre a polygon covers, to within a pixel of its edge."""
     canvas = Image.new("1", (width, height))
     pen = ImageDraw.Draw(canvas)
     for ring, value in [(polygon.exterior, 1), *((hole, 0) for hole in polygon.interiors)]:
@@ -89,14 +89,14 @@ def draw_polygon(polygon: "Polygon", left: int, top: int, width: int, height: in
     return np.asarray(canvas)
 
 
-def _traced(raster: Raster) -> Iterator[tuple["Polygon", bool]]:
-    """Polygons of each block, and whether they touch its border, where they may go on in the next block."""
+def _trace_blocks(raster: Raster) -> Iterator[tuple["Polygon", bool]]:
+    """Yield the polygons of each block, and whether each touches the border and may continue in the next block."""
     import shapely  # noqa: PLC0415
     from contourpy import FillType, contour_generator  # noqa: PLC0415
 
     for top, bottom in _spans(raster.height):
         for left, right in _spans(raster.width):
-            values, x, y = _nodes(raster, left, top, right, bottom)
+            values, x, y = _centres(raster, left, top, right, bottom)
             if values.max() < raster.level:
                 continue
             generator = contour_generator(x=x, y=y, z=values, fill_type=FillType.OuterOffset)
@@ -106,13 +106,13 @@ def _traced(raster: Raster) -> Iterator[tuple["Polygon", bool]]:
                 rings = [points[a:b] for a, b in pairwise(starts)]
                 rings = [ring for ring in rings if len(ring) > 3]
                 if rings:
-                    found = shapely.Polygon(rings[0], rings[1:])
-                    for polygon in _polygons(found if found.is_valid else shapely.make_valid(found)):
+                    outline = shapely.Polygon(rings[0], rings[1:])
+                    for polygon in _polygons(outline if outline.is_valid else shapely.make_valid(outline)):
                         yield polygon, bool(polygon.intersects(box))
 
 
-def _nodes(raster: Raster, left: int, top: int, right: int, bottom: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Values at pixel centres of a block, up to the first ones of its neighbours; at the rim, to the very edge."""
+def _centres(raster: Raster, left: int, top: int, right: int, bottom: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Values and coordinates of a block's pixel centres, extended to the next blocks or to the edge of the raster."""
     last_x, last_y = min(right + 1, raster.width), min(bottom + 1, raster.height)
     values = raster.read(left, top, last_x - left, last_y - top).astype(np.float64)
     x, y = np.arange(left, last_x) + 0.5, np.arange(top, last_y) + 0.5
@@ -143,10 +143,10 @@ def _flat(part: "Geometry") -> list["Polygon"]:
     return _polygons(part) if isinstance(part, shapely.MultiPolygon) else []
 
 
-def _without_holes(polygon: "Polygon", area: float) -> "Polygon":
+def _without_small_holes(polygon: "Polygon", min_area: float) -> "Polygon":
     import shapely  # noqa: PLC0415
 
-    holes = [hole for hole in polygon.interiors if shapely.Polygon(hole).area > area]
+    holes = [hole for hole in polygon.interiors if shapely.Polygon(hole).area > min_area]
     return shapely.Polygon(polygon.exterior, holes)
 
 

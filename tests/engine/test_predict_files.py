@@ -1,4 +1,4 @@
-"""A folder of predictions: every readable image is done, every other is named."""
+"""Prediction into a folder: readable images are predicted, all others are listed."""
 
 import csv
 import json
@@ -10,21 +10,24 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from histolumen.engine.model import Prediction
+from histolumen.data.image import as_rgb
+from histolumen.engine.predict_files import Input, find_images, predict_files
+from histolumen.engine.prediction import Prediction
 from histolumen.errors import DataError, ImageError
-from histolumen.export.predictions import Input, find_images, predict_files, save_prediction
+from tiny import Recorder
 
 
 class LeftHalf:
-    """Stands in for a trained model: the left half decides, brighter images are more malignant."""
+    """Replaces a trained model: the mask is the left half, brighter images are more malignant."""
 
-    def predict(self, pixels: np.ndarray) -> Prediction:
+    def predict(self, image: Path | np.ndarray) -> Prediction:
+        pixels = as_rgb(image)
         height, width = pixels.shape[:2]
         if width > 20 * height:
-            raise ImageError(f"image: {width} x {height} pixels is too narrow")
+            raise ImageError(f"{image}: {width} x {height} pixels is too narrow")
         malignant = float(pixels.mean() / 255)
         soft = np.tile(np.linspace(1, 0, width), (height, 1))
-        return Prediction({"benign": 1 - malignant, "malignant": malignant}, soft)
+        return Prediction({"benign": 1 - malignant, "malignant": malignant}, soft, pixels)
 
 
 def draw(path: Path, value: int = 51, size: tuple[int, int] = (12, 20)) -> Path:
@@ -41,7 +44,7 @@ def listed(out: Path) -> list[dict[str, str]]:
 # --- finding images
 
 
-def test_folders_are_searched_through_and_files_taken_as_they_are(tmp_path):
+def test_folders_are_searched_recursively_and_files_taken_as_given(tmp_path):
     for name in ("in/b.png", "in/deep/a.JPG", "in/notes.txt", "single.tif"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
@@ -63,14 +66,14 @@ def test_names_of_results_are_unique(tmp_path):
 
 def test_a_folder_without_images_is_refused(tmp_path):
     (tmp_path / "notes.txt").touch()
-    with pytest.raises(DataError, match="no images in it"):
+    with pytest.raises(DataError, match="contains no images"):
         find_images([tmp_path])
 
 
 # --- predicting
 
 
-def test_every_image_gets_its_masks_overlay_and_line(tmp_path):
+def test_every_image_has_masks_overlay_and_a_row(tmp_path):
     path = draw(tmp_path / "in" / "a.png")
     report = predict_files(LeftHalf(), find_images([tmp_path / "in"]), tmp_path / "out")
     assert report.failures == []
@@ -81,7 +84,7 @@ def test_every_image_gets_its_masks_overlay_and_line(tmp_path):
             "probability": 0.8,
             "p_benign": 0.8,
             "p_malignant": 0.2,
-            "foreground_share": 50.0,
+            "foreground_share": 0.5,
             "soft_mask": "soft_masks/a.png",
             "mask": "masks/a.png",
             "overlay": "overlays/a.png",
@@ -101,7 +104,7 @@ def test_every_image_gets_its_masks_overlay_and_line(tmp_path):
     assert overlay.height > 12  # with its caption
 
 
-def test_results_lie_in_the_folders_their_images_came_from(tmp_path):
+def test_results_keep_the_subfolders_of_their_images(tmp_path):
     draw(tmp_path / "in" / "patient 1" / "a.png")
     draw(tmp_path / "in" / "patient 2" / "a.png", 240)
     report = predict_files(LeftHalf(), find_images([tmp_path / "in"]), tmp_path / "out")
@@ -111,7 +114,7 @@ def test_results_lie_in_the_folders_their_images_came_from(tmp_path):
     assert report.records[1]["mask"] == "masks/patient 2/a.png"
 
 
-def test_images_that_cannot_be_used_are_named_and_the_others_done(tmp_path):
+def test_unreadable_images_are_listed_and_the_others_predicted(tmp_path):
     good = [draw(tmp_path / "in" / name) for name in ("a.png", "e.png")]
     broken, narrow = tmp_path / "in" / "b.png", draw(tmp_path / "in" / "c.png", size=(1, 40))
     broken.write_bytes(good[0].read_bytes()[:40])
@@ -123,28 +126,24 @@ def test_images_that_cannot_be_used_are_named_and_the_others_done(tmp_path):
     assert json.loads((tmp_path / "out" / "predictions.json").read_text())["failures"] == report.failures
 
 
-def test_where_no_image_can_be_used_no_table_is_written(tmp_path):
+def test_without_readable_images_no_table_is_written(tmp_path):
     report = predict_files(LeftHalf(), find_images([tmp_path / "none.png"]), tmp_path / "out")
     assert (len(report.records), len(report.failures)) == (0, 1)
     assert not (tmp_path / "out").exists()
 
 
-def test_what_was_done_before_an_interruption_is_listed(tmp_path):
+def test_the_table_lists_the_images_predicted_before_an_interruption(tmp_path):
     for name in ("a.png", "b.png", "c.png"):
         draw(tmp_path / "in" / name)
 
-    def interrupted(items):
-        yield from items[:2]
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        predict_files(LeftHalf(), find_images([tmp_path / "in"]), tmp_path / "out", interrupted)
+        predict_files(LeftHalf(), find_images([tmp_path / "in"]), tmp_path / "out", progress=Recorder(stop_after=2))
     assert [record["mask"] for record in listed(tmp_path / "out")] == ["masks/a.png", "masks/b.png"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems allow no such file names")
-def test_a_file_name_that_is_not_unicode_does_not_cost_the_table(tmp_path):
-    """Archives from old systems hold such names; Python reads them as lone surrogates."""
+def test_a_file_name_that_is_not_unicode_does_not_prevent_the_table(tmp_path):
+    """Archives of old systems contain such names; Python reads them as lone surrogates."""
     draw(tmp_path / "in" / "a.png")
     draw(tmp_path / "in" / os.fsdecode(b"caf\xe9.png"))
     predict_files(LeftHalf(), find_images([tmp_path / "in"]), tmp_path / "out")
@@ -154,8 +153,8 @@ def test_a_file_name_that_is_not_unicode_does_not_cost_the_table(tmp_path):
 
 def test_an_image_of_one_pixel_is_saved_too(tmp_path):
     pixels = np.zeros((1, 1, 3), np.uint8)
-    record = save_prediction(LeftHalf().predict(pixels), pixels, Input(Path("x.png"), "x"), tmp_path)
-    assert record["foreground_share"] == 100
+    record = LeftHalf().predict(pixels).save(tmp_path, "x")
+    assert record["foreground_share"] == 1
     assert Image.open(tmp_path / record["soft_mask"]).size == (1, 1)
 
 

@@ -1,0 +1,163 @@
+"""The prediction for one image: class probabilities, mask, overlay, and their files."""
+
+import html
+import io
+from base64 import b64encode
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from torch import Tensor
+from torch.nn import functional as F
+
+from histolumen.export.files import save_binary_mask, save_picture, save_soft_mask
+from histolumen.export.geojson import GeoJsonStyle, feature_collection
+from histolumen.export.overlay import draw_overlay
+from histolumen.export.regions import FoundRegion, Raster, find_regions
+
+THRESHOLD = 0.5
+_NOTEBOOK_SIDE = 512  # longest side of the picture in a notebook, in pixels
+
+
+@dataclass(frozen=True, repr=False)
+class Prediction:
+    """Class probabilities and a soft mask at the size of the image, returned by `Model.predict`."""
+
+    probabilities: dict[str, float]
+    """Probability of each class, by name."""
+    soft_mask: np.ndarray
+    """Soft foreground mask, [H, W] in [0, 1]."""
+    image: np.ndarray
+    """The image, RGB [H, W, 3] uint8."""
+    evidence: Tensor | None = None
+    """Evidence for each class, [C, h, w] at working size; used by `mask_by_label`."""
+    name: str = "image"
+    """File name of the image without folder and suffix."""
+    classifies: bool = True
+    """False for methods that predict a mask only; their probabilities are uniform."""
+    mpp: float | None = None
+    """Microns per pixel of the image; None: unknown."""
+    negative_class: str | None = None
+    """The class that has no foreground, if there is one."""
+
+    @property
+    def label(self) -> str:
+        """The most probable class."""
+        return most_probable(self.probabilities)
+
+    @property
+    def region_label(self) -> str:
+        """The class whose evidence the mask shows: the most probable one that has foreground."""
+        if not self.classifies:
+            return "foreground"
+        return most_probable({name: p for name, p in self.probabilities.items() if name != self.negative_class})
+
+    @property
+    def probability(self) -> float:
+        """Probability of `label`."""
+        return self.probabilities[self.label]
+
+    @property
+    def mask(self) -> np.ndarray:
+        """Binary mask of the deciding pixels: soft mask >= 0.5, [H, W] bool."""
+        return self.soft_mask >= THRESHOLD
+
+    @property
+    def foreground_share(self) -> float:
+        """Share of the image that the mask covers, in [0, 1]."""
+        return float(self.mask.mean())
+
+    def mask_by_label(self, label: str) -> np.ndarray:
+        """The mask by the paper's rule for its baselines, for comparison only: pixels where the map of the *true* class
+        is the largest or, if one class has no foreground, the map of any other class, whatever the label."""
+        if self.evidence is None:
+            return self.mask
+        class_map = self.evidence[list(self.probabilities).index(label)][None, None]
+        return to_size(class_map, self.soft_mask.shape) > 0
+
+    def overlay(self, caption: bool = True) -> Image.Image:
+        """The image with the mask outlined and in full colour, the rest faded."""
+        return draw_overlay(self.image, self.mask, self.caption if caption else "")
+
+    @property
+    def caption(self) -> str:
+        """Class, probability and size of the mask in one line."""
+        prediction = f"{self.label} {self.probability:.2f}   " if self.classifies else ""
+        return f"{prediction}deciding area {100 * self.foreground_share:.0f} %"
+
+    def regions(self) -> list[FoundRegion]:
+        """Connected regions of the mask as polygons, largest first. Needs the extra [slides]."""
+        return find_regions(Raster.of(self.soft_mask))
+
+    def geojson_style(self) -> GeoJsonStyle:
+        """Class, colour and units of the regions in GeoJSON."""
+        label = self.region_label
+        return GeoJsonStyle(label, tuple(dict.fromkeys([*self.probabilities, label])), self.name, mpp=self.mpp)
+
+    def to_geojson(self) -> dict[str, Any]:
+        """The regions as a GeoJSON FeatureCollection in pixels of the image, for QuPath. Needs the extra [slides]."""
+        return feature_collection(self.regions(), self.geojson_style())
+
+    def record(self) -> dict[str, Any]:
+        """The row of `predictions.csv` without the file names."""
+        return {
+            "prediction": self.label,
+            "probability": round(self.probability, 6),
+            **{f"p_{name}": round(value, 6) for name, value in self.probabilities.items()},
+            "foreground_share": round(self.foreground_share, 6),
+        }
+
+    def save(self, folder: Path | str, name: str | None = None) -> dict[str, Any]:
+        """Write soft mask, mask and overlay to `folder` and return the row of `predictions.csv`.
+
+        Args:
+            folder: output folder for `soft_masks/`, `masks/` and `overlays/`.
+            name: file name without suffix; None: that of the image.
+        """
+        folder, name = Path(folder), name or self.name
+        files = {kind: f"{kind}s/{name}.png" for kind in ("soft_mask", "mask", "overlay")}
+        save_soft_mask(self.soft_mask, folder / files["soft_mask"])
+        save_binary_mask(self.mask, folder / files["mask"])
+        save_picture(self.overlay(), folder / files["overlay"])
+        return {**self.record(), **files}
+
+    def __repr__(self) -> str:
+        height, width = self.soft_mask.shape
+        probabilities = ", ".join(f"{name} {value:.3f}" for name, value in self.probabilities.items())
+        return f"Prediction({self.name}, {width} x {height}: {probabilities}; foreground {self.foreground_share:.1%})"
+
+    def _repr_png_(self) -> bytes:
+        return png_bytes(self._small_overlay())
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{html.escape(name)}</td><td>{value:.3f}</td></tr>" for name, value in self.probabilities.items()
+        )
+        rows += f"<tr><td>foreground</td><td>{self.foreground_share:.1%}</td></tr>"
+        picture = b64encode(png_bytes(self._small_overlay())).decode()
+        return f'<img src="data:image/png;base64,{picture}" alt="{html.escape(self.caption)}"><table>{rows}</table>'
+
+    def _small_overlay(self) -> Image.Image:
+        picture = self.overlay(caption=False)
+        picture.thumbnail((_NOTEBOOK_SIDE, _NOTEBOOK_SIDE))
+        return picture
+
+
+def most_probable(probabilities: dict[str, float]) -> str:
+    """The class with the highest probability."""
+    return max(probabilities, key=probabilities.__getitem__)
+
+
+def png_bytes(picture: Image.Image) -> bytes:
+    """A picture as a PNG file in memory."""
+    buffer = io.BytesIO()
+    picture.save(buffer, format="PNG")
+    return buffer.getvalue()
+
+
+def to_size(maps: Tensor, size: tuple[int, ...]) -> np.ndarray:
+    """Resize a map [1, 1, h, w] to an array of the given height and width."""
+    resized = F.interpolate(maps.float(), size=size[:2], mode="bilinear", align_corners=False)
+    return resized[0, 0].cpu().numpy()

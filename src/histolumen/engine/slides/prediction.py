@@ -1,0 +1,148 @@
+"""The prediction for one slide: class, heat map, regions, and their files."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from histolumen.engine.prediction import THRESHOLD, most_probable, png_bytes
+from histolumen.export.files import save_picture
+from histolumen.export.geojson import GeoJsonStyle, feature_collection, save_geojson
+from histolumen.export.heatmap import save_heatmap
+from histolumen.export.overlay import draw_overlay
+from histolumen.export.regions import FoundRegion, Raster, find_regions
+from histolumen.tissue.mask import Tissue
+
+CERTAIN = 255
+"""Value of the heat map for a soft mask of 1."""
+OUTPUTS = ("heatmap.tif", "regions.geojson", "overlay.png", "tissue.png")
+
+
+@dataclass(frozen=True)
+class SlidePrediction:
+    """Class, heat map and regions of a slide.
+
+    Regions have coordinates in pixels of the heat map; `to_geojson` converts them to pixels of the slide.
+    """
+
+    slide: Path
+    probabilities: dict[str, float]
+    heat: np.ndarray
+    """Soft mask [h, w] uint8, 255 is 1; one value per cell."""
+    pixels_per_cell: float
+    """Side of a cell of the heat map, in pixels of the slide."""
+    size: tuple[int, int]
+    """Width and height of the slide in pixels."""
+    mpp: float
+    """Microns per pixel of the slide."""
+    origin: tuple[int, int]
+    """Origin of QuPath's coordinates, in pixels of the slide."""
+    tissue: Tissue
+    picture: np.ndarray
+    """Reduced image of the slide, RGB [H, W, 3]."""
+    region_class: str
+    """Class name of the regions."""
+    classifies: bool = True
+    tiles: int = 0
+    min_area: float = 0.0
+    """Regions and holes below this area in square microns are removed."""
+
+    @property
+    def label(self) -> str:
+        """The most probable class; empty for methods that predict a mask only."""
+        return most_probable(self.probabilities) if self.classifies else ""
+
+    @property
+    def soft_mask(self) -> np.ndarray:
+        """The heat map in [0, 1], [h, w] float32."""
+        return self.heat.astype(np.float32) / CERTAIN
+
+    @property
+    def mask(self) -> np.ndarray:
+        """Soft mask >= 0.5, [h, w] bool."""
+        return self.heat >= THRESHOLD * CERTAIN
+
+    @cached_property
+    def regions(self) -> list[FoundRegion]:
+        """Connected regions of the mask, largest first."""
+        height, width = self.heat.shape
+
+        def read(left: int, top: int, across: int, down: int) -> np.ndarray:
+            return self.heat[top : top + down, left : left + across]
+
+        raster = Raster(width, height, read, THRESHOLD * CERTAIN, CERTAIN)
+        return find_regions(raster, self.min_area / self._cell_mm2 / 1e6)
+
+    @property
+    def tissue_mm2(self) -> float:
+        """Tissue area in square millimetres."""
+        return self.tissue.share * self.size[0] * self.size[1] * self.mpp**2 / 1e6
+
+    @property
+    def foreground_mm2(self) -> float:
+        """Total area of the regions in square millimetres."""
+        return sum(region.outline.area for region in self.regions) * self._cell_mm2
+
+    @property
+    def foreground_share(self) -> float:
+        """Share of the tissue that the regions cover, in [0, 1]."""
+        return self.foreground_mm2 / self.tissue_mm2
+
+    @property
+    def _cell_mm2(self) -> float:
+        return (self.pixels_per_cell * self.mpp) ** 2 / 1e6
+
+    def overlay(self) -> Image.Image:
+        """The reduced slide with the regions outlined and in full colour."""
+        shape = self.picture.shape[1], self.picture.shape[0]
+        small = np.asarray(Image.fromarray(self.heat).resize(shape, Image.Resampling.BOX))
+        title = self.label or self.region_class
+        probability = max(self.probabilities.values())
+        caption = f"{title} {probability:.2f}   deciding area {100 * self.foreground_share:.0f} % of tissue"
+        return draw_overlay(self.picture, small >= THRESHOLD * CERTAIN, caption)
+
+    def to_geojson(self) -> dict[str, Any]:
+        """The regions as a GeoJSON FeatureCollection in pixels of the slide."""
+        return feature_collection(self.regions, self._style(self.slide.stem))
+
+    def record(self) -> dict[str, Any]:
+        """The slide's row of `slides.csv`."""
+        return {
+            "slide": str(self.slide),
+            "prediction": self.label,
+            "probability": round(max(self.probabilities.values()), 6),
+            **{f"p_{name}": round(value, 6) for name, value in self.probabilities.items()},
+            "tissue_mm2": round(self.tissue_mm2, 4),
+            "foreground_mm2": round(self.foreground_mm2, 4),
+            "foreground_share": round(self.foreground_share, 6),
+            "mpp": self.mpp,
+            "tiles": self.tiles,
+        }
+
+    def save(self, folder: Path | str) -> dict[str, Any]:
+        """Write `heatmap.tif`, `regions.geojson`, `overlay.png` and `tissue.png`; return the row of `slides.csv`."""
+        folder = Path(folder)
+        self.tissue.save_preview(folder / "tissue.png")
+        count = save_geojson(self.regions, folder / "regions.geojson", self._style(folder.name))
+        save_heatmap(self.heat, self.pixels_per_cell, self.size, self.mpp, folder / "heatmap.tif")
+        save_picture(self.overlay(), folder / "overlay.png")
+        return {**self.record(), "regions": count}
+
+    def _style(self, name: str) -> GeoJsonStyle:
+        classes = tuple(dict.fromkeys([*self.probabilities, self.region_class]))
+        return GeoJsonStyle(
+            self.region_class, classes, name, scale=self.pixels_per_cell, origin=self.origin, mpp=self.mpp
+        )
+
+    def __repr__(self) -> str:
+        title = f"{self.label} ({max(self.probabilities.values()):.2f})" if self.label else self.region_class
+        return (
+            f"SlidePrediction({self.slide.name}: {title}, {len(self.regions)} regions, "
+            f"{self.foreground_mm2:.2f} of {self.tissue_mm2:.2f} mm² tissue)"
+        )
+
+    def _repr_png_(self) -> bytes:
+        return png_bytes(self.overlay())
