@@ -1,4 +1,4 @@
-"""Every figure is written as PDF and PNG, and shows what it says."""
+"""Figures are written as PDF and PNG, and contain the right values."""
 
 from pathlib import Path
 
@@ -10,18 +10,16 @@ import torch
 from histolumen import losses
 from histolumen.data.manifest import Manifest
 from histolumen.errors import DataError, RunError
-from histolumen.report.benchmark import run_benchmark
-from histolumen.report.figures import energies
+from histolumen.report.benchmark import BenchmarkPlan
+from histolumen.report.figures import draw, energies
 from histolumen.report.figures.confusion import draw_confusions
 from histolumen.report.figures.curves import draw_study, draw_training
 from histolumen.report.figures.draw import draw_all
-from histolumen.report.figures.grids import choose
+from histolumen.report.figures.qualitative import choose
 from histolumen.report.figures.sizes import draw_normal_sizes, draw_sizes
-from histolumen.report.plan import Plan
-from histolumen.report.study import PointResult
-from histolumen.report.study_plan import StudyPlan
-from histolumen.report.study_points import points_of
-from tiny import SMALL
+from histolumen.report.runs.runner import RunResult, run_plan
+from histolumen.report.study import StudyPlan
+from tiny import SMALL, TINY, Recorder
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +58,7 @@ def test_the_derivatives_are_derivatives(curve, slope):
     assert slope(p) == pytest.approx((curve(p + step) - curve(p - step)) / (2 * step), rel=1e-4, abs=1e-6)
 
 
-def test_confusion_shares_are_of_the_true_class():
+def test_confusion_matrices_are_normalised_by_the_true_class():
     counts = {"true_negative": 30, "false_positive": 10, "false_negative": 5, "true_positive": 15}
     figure = draw_confusions({"A": counts, "B": counts})
     shown = [text.get_text() for text in figure.axes[0].texts]
@@ -72,14 +70,14 @@ def evaluation(*shares: tuple[float, float]) -> dict:
 
 
 def test_sizes_are_sorted_by_the_true_one():
-    figure = draw_sizes({("A", "test"): evaluation((40, 45), (10, 30))})
+    figure = draw_sizes({("A", "test"): evaluation((0.4, 0.45), (0.1, 0.3))})
     true = next(line for line in figure.axes[0].lines if line.get_label() == "true")
-    assert list(true.get_ydata()) == [10, 40]
+    assert list(true.get_ydata()) == pytest.approx([10, 40])
 
 
 def test_normal_sizes_need_normal_samples():
-    assert draw_normal_sizes({("A", "test"): evaluation((40, 45))}) is None
-    figure = draw_normal_sizes({("A", "test"): evaluation((0, 2), (0, 4), (40, 45))})
+    assert draw_normal_sizes({("A", "test"): evaluation((0.4, 0.45))}) is None
+    figure = draw_normal_sizes({("A", "test"): evaluation((0, 0.02), (0, 0.04), (0.4, 0.45))})
     assert figure.axes[0].get_legend().get_texts()[0].get_text() == "mean 3.00 %"
 
 
@@ -89,35 +87,74 @@ def test_training_curves_show_accuracy():
     assert [line.get_ydata()[0] for line in figure.axes[0].lines] == [60.0, 75.0]
 
 
+def results(seeds: tuple[int, ...]) -> list[RunResult]:
+    """F1+ is 70 with seed 0 and 72 with seed 1."""
+    plan = StudyPlan(study="lambda", recipe="glas-sem", seeds=seeds)
+    scores = {"error": 0.0, "f1_minus": 60.0, "pxap": 80.0}
+    return [RunResult(job, {**scores, "f1_plus": 70.0 + 2 * job.config.seed}, 1.0) for job in plan.jobs()]
+
+
 def test_study_curves_have_one_panel_per_kind():
-    plan = StudyPlan(study="lambda", recipe="glas-sem")
-    scores = {"error": 0.0, "f1_plus": 70.0, "f1_minus": 60.0, "pxap": 80.0}
-    figure = draw_study(plan, [PointResult(point, scores, 1.0) for point in points_of("lambda")])
+    figure = draw_study("lambda", results((0,)))
     assert [axes.get_title() for axes in figure.axes] == ["SEM", "EEM"]
     assert figure.axes[0].get_xscale() == "log"
     assert len(figure.axes[0].lines) == 3
+    assert len(figure.axes[0].collections) == 0  # no error bars with one seed
+
+
+def test_study_curves_over_seeds_show_mean_and_spread():
+    axes = draw_study("lambda", results((0, 1))).axes[0]
+    drawn = {container.get_label(): container for container in axes.containers}
+    line, _, (bars,) = drawn["F1+"]
+    assert list(line.get_ydata()) == [71.0] * 7
+    half = 12.706205 * np.std([70, 72], ddof=1) / np.sqrt(2)
+    low, high = bars.get_segments()[0][:, 1]
+    assert (low, high) == pytest.approx((71 - half, 71 + half))
 
 
 def test_a_run_has_its_figures(tiny_run, tmp_path):
-    said: list[str] = []
-    found = names(draw_all(tiny_run, tmp_path, None, 3, said.append))
+    progress = Recorder()
+    found = names(draw_all(tiny_run, tmp_path, None, 3, progress))
     assert found == {"energies", "training", "confusion", "sizes", "qualitative"}
-    assert "no normal samples" in said[0]
+    assert "no figure of normal samples" in progress.messages[0]
 
 
 def test_a_benchmark_has_its_figures(tiny_manifest, tmp_path):
-    plan = Plan(
+    plan = BenchmarkPlan(
         target="", methods=("all-ones", "cam-avg", "sem"), seeds=(0,), recipe="folder", backbone=None,
-        overrides=(*SMALL, "train.epochs=1"), split="test", binarise="paper",
+        overrides=(*SMALL, "train.epochs=1"), split="test", binarise="true-label",
     )  # fmt: skip
-    run_benchmark(plan, tiny_manifest, tmp_path / "benchmark")
-    found = names(draw_all(tmp_path / "benchmark", tmp_path / "figures", None, 2, lambda _: None))
+    run_plan(plan, tiny_manifest, tmp_path / "benchmark")
+    found = names(draw_all(tmp_path / "benchmark", tmp_path / "figures", None, 2))
     assert found == {"energies", "training", "confusion", "sizes", "qualitative"}
 
 
-def test_a_folder_of_something_else(tmp_path):
+def test_the_runs_of_a_study_with_several_seeds_are_drawn(tiny_manifest, tmp_path, monkeypatch):
+    plan = StudyPlan(
+        study="ablation", recipe="glas-sem", kinds=("sem",), seeds=(0, 1), overrides=(*TINY, "train.epochs=1")
+    )
+    run_plan(plan, tiny_manifest, tmp_path / "study")
+    shown: list[dict[str, Path]] = []
+    real = draw.draw_grid
+    monkeypatch.setattr(draw, "draw_grid", lambda runs, *rest: shown.append(runs) or real(runs, *rest))
+    progress = Recorder()
+    found = names(draw_all(tmp_path / "study", tmp_path / "figures", None, 2, progress))
+    assert found == {"energies", "training", "confusion", "qualitative"}
+    assert progress.messages == []
+    assert list(shown[0]) == ["WILDCAT", "FG only", "FG + BG (SEM)", "FG + BG (SEM) + ASC"]
+    assert all(folder.name.endswith("seed=0") for folder in shown[0].values())
+
+
+def test_a_folder_without_finished_runs_is_refused(tmp_path):
+    plan = StudyPlan(study="lambda", recipe="glas-sem")
+    (tmp_path / "study.json").write_text(plan.model_dump_json())
+    with pytest.raises(RunError, match="contains no finished run"):
+        draw_all(tmp_path, tmp_path / "out", None, 3)
+
+
+def test_another_folder_is_refused(tmp_path):
     with pytest.raises(RunError, match="neither a run nor a benchmark nor a study"):
-        draw_all(tmp_path, tmp_path / "out", None, 3, lambda _: None)
+        draw_all(tmp_path, tmp_path / "out", None, 3)
 
 
 def test_the_grid_shows_each_class(tiny_manifest):

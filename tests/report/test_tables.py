@@ -1,6 +1,7 @@
 import csv
 import html.parser
 import io
+from dataclasses import replace
 
 from histolumen.report.tables import Table, as_csv, as_html, as_latex, as_text, save_tables
 
@@ -40,7 +41,7 @@ def test_html_holds_every_cell_once_and_marks_the_best():
     assert "<co>" not in as_html(TABLE)
 
 
-def test_latex_escapes_what_latex_would_take_for_itself():
+def test_latex_special_characters_are_escaped():
     text = as_latex(TABLE)
     assert r"B \& B & 7.25 & 12 \\" in text
     assert r"\textbf{50.00 $\pm$ 1.20}" in text
@@ -49,11 +50,19 @@ def test_latex_escapes_what_latex_would_take_for_itself():
     assert r"\begin{tabular}{lrr}" in text
 
 
-def test_text_is_aligned():
-    lines = as_text(TABLE).splitlines()
-    assert lines[2] == "method                 F1+  time_s"
-    assert lines[4] == "A, the first  50.00 ± 1.20       3"
+def test_text_is_aligned_and_complete():
+    text = as_text(replace(TABLE, rows=[*TABLE.rows, ["C", "1.00 [0.5, 1.5]", ""]]))
+    lines = text.splitlines()
+    assert lines[0] == TABLE.title
+    assert lines[3] == "| method       |             F1+ | time_s |"
+    assert lines[5] == "| A, the first |    50.00 ± 1.20 |      3 |"
+    assert lines[7] == "| C            | 1.00 [0.5, 1.5] |        |"  # brackets are not markup
     assert lines[-1] == "100 % measured."
+
+
+def test_wide_tables_are_not_cut():
+    wide = Table("t", [f"column {k}" for k in range(40)], [["x" * 30] * 40])
+    assert as_text(wide).count("x" * 30) == 40
 
 
 def test_all_four_files_are_written(tmp_path):

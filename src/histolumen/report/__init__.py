@@ -1,1 +1,1 @@
-"""The paper's tables and figures, made anew: benchmarks, complexity, studies, pictures."""
+"""The paper's tables and figures: benchmarks, complexity, studies, qualitative results."""

@@ -1,119 +1,107 @@
-"""Training and measuring every method of a plan, one run after the other; finished work is never done again."""
+"""The paper's comparison of methods, on its data sets or on your own images."""
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from histolumen.config import RunConfig
-from histolumen.data.manifest import Manifest, read_manifest
-from histolumen.engine.resume import check_folder
-from histolumen.engine.train import train
-from histolumen.errors import HistolumenError, RunError
-from histolumen.export.files import save_json
-from histolumen.report.measured import check_measurable, finished_measurement, measure, training_seconds
-from histolumen.report.plan import Plan
-from histolumen.report.rows import BenchmarkRow
+from pydantic import field_validator
 
-_PLAN = "benchmark.json"
-Say = Callable[[str], None]
+from histolumen.config import RunConfig, parse_config, read_recipe, set_key
+from histolumen.errors import ConfigError
+from histolumen.methods.base import settings_of
+from histolumen.report.rows import BenchmarkRow, find_rows
+from histolumen.report.runs.plan import Job, Plan
+
+NAMED = ("glas", "camelyon16")
+_BOUNDS = {"all-ones", "unet"}  # lower and upper bound, not ranked
 
 
-@dataclass(frozen=True)
-class RunResult:
-    """One finished run: its scores, and how long training took."""
+class BenchmarkPlan(Plan):
+    """One run per method and seed."""
 
-    row: BenchmarkRow
-    seed: int
-    folder: Path
-    evaluation: dict[str, Any]
-    seconds: float
+    file: ClassVar[str] = "benchmark.json"
+    fixed: ClassVar[tuple[str, ...]] = ("target", "recipe", "backbone", "weights", "overrides")
+    lists: ClassVar[tuple[str, ...]] = ("methods", "seeds")
+    shows_start: ClassVar[bool] = True
+    first_column: ClassVar[str] = "method"
+
+    target: str
+    """`glas`, `camelyon16`, or "" for your own images."""
+    methods: tuple[str, ...]
+    """Names of rows; empty: all of them."""
+    recipe: str | None
+    """Recipe with the backbone, images and training of every method; None: each method's own recipe for the target."""
+    backbone: str | None
+    """Replaces the backbone of the recipe."""
+
+    weights: tuple[str, ...] = ()
+    """`ARCHITECTURE=FILE`: initial weights of every method with that backbone."""
+
+    @field_validator("methods")
+    @classmethod
+    def _in_order_of_the_table(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(row.name for row in find_rows(names))
+
+    @property
+    def name(self) -> str:
+        """Name of the paper's data set, else `Benchmark`."""
+        return self.target or "Benchmark"
+
+    @property
+    def training_notes(self) -> list[str]:
+        """Training settings that all methods share."""
+        training = "each method's own recipe" if self.recipe is None else f"recipe {self.recipe} for every method"
+        changes = [f"backbone {self.backbone}"] if self.backbone else []
+        return [f"Training: {', '.join([training, *changes, *self.overrides])}. Only U-Net is trained with masks."]
+
+    def jobs(self) -> list[Job]:
+        """All runs, in the order of the paper's table, then by seed."""
+        return [
+            Job(
+                key=f"{row.name}-seed{seed}",
+                title=row.title,
+                config=self.config(row, seed),
+                binarise=self.binarise,
+                printed=row.printed.get(self.target),
+                ranked=row.name not in _BOUNDS,
+                shows_error=row.shows_error,
+            )
+            for row in find_rows(self.methods)
+            for seed in self.seeds
+        ]
+
+    def config(self, row: BenchmarkRow, seed: int) -> RunConfig:
+        """Configuration of one run."""
+        own = read_recipe(f"{self.target or 'glas'}-{row.name}")
+        raw = own if self.recipe is None else _with_method(read_recipe(self.recipe), own)
+        raw["seed"] = seed
+        if self.backbone is not None:
+            raw["backbone"] = {**raw.get("backbone", {}), "name": self.backbone, "weights": "auto"}
+        for override in self.overrides:
+            set_key(raw, override)
+        for choice in self.weights:
+            architecture, equals, file = choice.partition("=")
+            if not equals or not file:
+                raise ConfigError(
+                    f"--weights {choice}: write it as ARCHITECTURE=FILE, for example resnet18=resnet18.pth"
+                )
+            if parse_config(raw).backbone.name == architecture:
+                set_key(raw, f"backbone.weights={file}")
+        if row.name == "all-ones":  # has no weights
+            set_key(raw, "train.epochs=1")
+        return parse_config(raw)
 
 
-@dataclass(frozen=True)
-class BenchmarkResult:
-    """All finished runs of a plan, and what went wrong with those that are missing."""
+def _with_method(recipe: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """The shared recipe with the method of `own`.
 
-    plan: Plan
-    runs: list[RunResult]
-    failures: list[str]
-
-
-def run_benchmark(plan: Plan, manifest: Manifest, out: Path, say: Say = lambda _: None) -> BenchmarkResult:
-    """Do what is still to be done of `plan` in folder `out`.
-
-    A run that fails is reported and left out; the others go on. What the folder holds from earlier calls, other methods
-    and seeds, is part of the result.
+    If both have the same method, its settings in the shared recipe are used. Any other method has its defaults, with
+    the `alignment` of the shared recipe. The class without foreground is a fact about the images and stays the row's.
     """
-    check_measurable(manifest, plan.split)
-    jobs = [(row, seed, plan.config(row, seed)) for row in plan.rows for seed in plan.seeds]  # errors come first
-    whole = plan.joined(_read_plan(out)) if is_benchmark(out) else plan
-    save_json(whole.model_dump(mode="json"), out / _PLAN)
-    failures = []
-    started, trained = time.monotonic(), 0
-    for number, (row, seed, config) in enumerate(jobs, start=1):
-        folder = run_folder(out, row, seed)
-        place = f"run {number} of {len(jobs)}: {row.name}, seed {seed}"
-        try:
-            check_folder(folder, config, manifest, resume=True)
-            if finished_measurement(folder, manifest, plan.split, plan.binarise, config.train.epochs) is not None:
-                say(f"{place} (done before)")
-                continue
-            say(place + (_left(started, trained, len(jobs) - number + 1) if trained else ""))
-            train(config, manifest, folder, resume=True, devices="1")
-            measure(folder, manifest, plan.split, plan.binarise)
-            trained += 1
-        except (HistolumenError, RuntimeError, OSError) as error:  # a run without memory or disk, too, is only one run
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            failures.append(f"{row.name}, seed {seed}: {reason}")
-            say(f"  left out: {reason}")
-    return BenchmarkResult(whole, _finished(whole, manifest, out), failures)
-
-
-def read_benchmark(out: Path) -> BenchmarkResult:
-    """The finished runs of a benchmark folder."""
-    plan = _read_plan(out)
-    manifests = sorted(out.glob("runs/*/manifest.csv"))
-    runs = _finished(plan, read_manifest(manifests[0]), out) if manifests else []
-    return BenchmarkResult(plan, runs, [])
-
-
-def is_benchmark(folder: Path) -> bool:
-    """Whether a folder was written by `run_benchmark`."""
-    return (folder / _PLAN).is_file()
-
-
-def run_folder(out: Path, row: BenchmarkRow, seed: int) -> Path:
-    """Where a row's run lies."""
-    return out / "runs" / f"{row.name}-seed{seed}"
-
-
-def _read_plan(out: Path) -> Plan:
-    try:
-        return Plan.model_validate_json((out / _PLAN).read_bytes())
-    except (OSError, ValueError) as error:
-        raise RunError(f"{out / _PLAN}: not the plan of a benchmark; run `histolumen benchmark` first") from error
-
-
-def _finished(plan: Plan, manifest: Manifest, out: Path) -> list[RunResult]:
-    runs = []
-    for row in plan.rows:
-        for seed in plan.seeds:
-            folder, config = run_folder(out, row, seed), plan.config(row, seed)
-            done = _measurement(folder, manifest, plan, config)
-            if done is not None:
-                runs.append(RunResult(row, seed, folder, done, training_seconds(folder)))
-    return runs
-
-
-def _measurement(folder: Path, manifest: Manifest, plan: Plan, config: RunConfig) -> dict[str, Any] | None:
-    try:
-        return finished_measurement(folder, manifest, plan.split, plan.binarise, config.train.epochs)
-    except RunError:  # reported when it was tried
-        return None
-
-
-def _left(started: float, trained: int, remaining: int) -> str:
-    minutes = (time.monotonic() - started) / trained * remaining / 60
-    return f" (about {minutes:.0f} min left)" if minutes >= 1 else ""
+    negative = own.get("images", {}).get("negative_class")
+    if negative is not None:
+        recipe = {**recipe, "images": {**recipe.get("images", {}), "negative_class": negative}}
+    given = recipe["method"]
+    row = {key: own["method"][key] for key in ("name", "background") if key in own["method"]}
+    if given["name"] == row["name"]:
+        return {**recipe, "method": {**given, **row}}
+    common = {"alignment"} & given.keys() & settings_of(row["name"]).model_fields.keys()
+    return {**recipe, "method": {**row, **{key: given[key] for key in common}}}

@@ -1,4 +1,4 @@
-"""The rows of the paper's tables: which method each is, and the figures the paper prints for it."""
+"""The rows of the paper's tables: methods and their published scores."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from histolumen.errors import ConfigError, nearest
 
 @dataclass(frozen=True)
 class Printed:
-    """Figures of the paper, in percent; None where it prints "--"."""
+    """Published scores in percent; None where the paper has "--"."""
 
     error: float | None
     f1_plus: float
@@ -17,14 +17,14 @@ class Printed:
 
 @dataclass(frozen=True)
 class BenchmarkRow:
-    """One system of the comparison.
+    """One method of the comparison.
 
     Args:
-        name: as given to `--methods`; its recipe on GlaS is `glas-NAME`.
-        title: as in the paper.
-        printed: the paper's figures by benchmark; empty for systems that are not in the paper.
+        name: name for `--methods`; its recipes are `glas-NAME` and `camelyon16-NAME`.
+        title: title in the paper.
+        printed: the paper's scores by benchmark; empty for methods that are not in the paper.
         parameters: the paper's #pModel.
-        seconds: the paper's time per image, on a GPU of 2017.
+        seconds: the paper's time per image, on a GTX 1080 Ti.
     """
 
     name: str
@@ -32,6 +32,11 @@ class BenchmarkRow:
     printed: dict[str, Printed] = field(default_factory=dict)
     parameters: int | None = None
     seconds: float | None = None
+
+    @property
+    def shows_error(self) -> bool:
+        """Whether tables show its classification error; the paper has none for PN."""
+        return self.name != "pn"
 
 
 def _row(
@@ -66,7 +71,7 @@ _BY_NAME = {row.name: row for row in ROWS}
 
 
 def find_rows(names: Iterable[str] = ()) -> list[BenchmarkRow]:
-    """The rows of these names in the table's order, or all of them."""
+    """The rows with these names, in table order; without names, all rows."""
     wanted = [name.replace("_", "-") for name in names]
     for name in wanted:
         if name not in _BY_NAME:

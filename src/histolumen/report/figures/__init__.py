@@ -1,1 +1,1 @@
-"""The paper's figures as vector PDF and PNG, in colours that everybody can tell apart."""
+"""The paper's figures as vector PDF and PNG, in a colour-blind-safe palette."""

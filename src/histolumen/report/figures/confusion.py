@@ -9,11 +9,11 @@ _NAMES = ("background", "foreground")
 
 
 def draw_confusions(matrices: dict[str, dict[str, int]], columns: int = 5) -> Figure:
-    """Shares of the true background and the true foreground that were found as either.
+    """Draw confusion matrices, normalised by the true class.
 
     Args:
-        matrices: title -> pixel counts as `evaluate` gives them.
-        columns: matrices side by side.
+        matrices: title -> `Evaluation.confusion`.
+        columns: number of matrices per row.
     """
     columns = min(columns, len(matrices))
     figure, grid = panels(-(-len(matrices) // columns), columns, (1.9, 2.0))

@@ -1,4 +1,4 @@
-"""Fig. 3: the two energies of an uncertain background and their derivatives, for two classes, base 2."""
+"""Fig. 3: the two background energies (EEM, SEM) and their derivatives, for two classes, logarithms of base 2."""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -27,7 +27,7 @@ def cross_entropy_slope(p: np.ndarray) -> np.ndarray:
 
 
 def draw_energies() -> Figure:
-    """Four panels, the last one over [0.1, 0.9], where the curves differ most visibly."""
+    """Draw four panels; the last one is limited to [0.1, 0.9], where the derivatives are comparable."""
     figure, (energy_eem, energy_sem, slopes, inner) = panels(2, 2, (3.2, 2.3))
     p = np.linspace(0.002, 0.998, 999)
     for axes, curve, colour, title in (

@@ -1,4 +1,4 @@
-"""Region sizes, sample by sample: what was predicted, what is true, and what a perfectly balanced mask would be."""
+"""Predicted and true foreground size of each sample, beside a balanced mask of 50 %."""
 
 from typing import Any
 
@@ -9,20 +9,20 @@ from histolumen.report.figures.style import BLUE, GREEN, ORANGE, panels
 
 
 def draw_sizes(evaluations: dict[tuple[str, str], dict[str, Any]]) -> Figure:
-    """One panel per method and split, samples sorted by their true size.
+    """Draw one panel per method and split, samples sorted by true size.
 
     Args:
-        evaluations: (title, split) -> evaluation as plain values.
+        evaluations: (title, split) -> `Evaluation.as_dict()`.
     """
     columns = len({split for _, split in evaluations})
     figure, grid = panels(-(-len(evaluations) // columns), columns, (3.2, 2.1), sharey=True)
     for axes, ((title, split), evaluation) in zip(grid, evaluations.items(), strict=True):
-        found = [
+        shares = [
             (image["true_foreground_share"], image["foreground_share"])
             for image in evaluation["per_image"]
             if "true_foreground_share" in image
         ]
-        true, predicted = np.array(sorted(found)).reshape(-1, 2).T
+        true, predicted = 100 * np.array(sorted(shares)).reshape(-1, 2).T
         x = np.arange(1, len(true) + 1)
         axes.axhline(50, color=ORANGE, linestyle="--", linewidth=1, label="balanced")
         axes.plot(x, true, color=BLUE, linewidth=1, marker="o", markersize=2.5, label="true")
@@ -36,9 +36,9 @@ def draw_sizes(evaluations: dict[tuple[str, str], dict[str, Any]]) -> Figure:
 
 
 def draw_normal_sizes(evaluations: dict[tuple[str, str], dict[str, Any]]) -> Figure | None:
-    """Predicted sizes where there is nothing to find; None if there is no such sample."""
+    """Draw the predicted sizes of samples without true foreground; None if there are none."""
     shares = {
-        key: [i["foreground_share"] for i in evaluation["per_image"] if i.get("true_foreground_share") == 0]
+        key: [100 * i["foreground_share"] for i in evaluation["per_image"] if i.get("true_foreground_share") == 0]
         for key, evaluation in evaluations.items()
     }
     shares = {key: values for key, values in shares.items() if values}

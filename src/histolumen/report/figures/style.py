@@ -1,4 +1,4 @@
-"""How all figures look, and how they are written."""
+"""Style of all figures, and how they are saved."""
 
 import matplotlib
 
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from histolumen.atomic import new_file
 
-# Okabe and Ito: distinct under every common kind of colour blindness
+# colour-blind-safe palette of Okabe and Ito
 BLUE, ORANGE, GREEN, PINK, GREY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#555555"
 
 plt.rcParams.update(
@@ -23,14 +23,14 @@ plt.rcParams.update(
         "axes.titlesize": 9,
         "legend.frameon": False,
         "figure.constrained_layout.use": True,
-        "pdf.fonttype": 42,  # letters stay letters
+        "pdf.fonttype": 42,  # TrueType: text stays editable
         "savefig.dpi": 200,
     }
 )
 
 
 def panels(rows: int, columns: int, size: tuple[float, float], **options: object) -> tuple[Figure, list[Axes]]:
-    """A figure with rows x columns panels, each of `size` inches; all panels in one list."""
+    """Create a figure of rows x columns panels of `size` inches; return it and the list of panels."""
     figure, grid = plt.subplots(
         rows,
         columns,

@@ -1,4 +1,4 @@
-"""Measurements of a run, kept beside it and made anew when the model, the images or their masks have changed."""
+"""Stored evaluations of a run, repeated when the weights, the images or their masks have changed."""
 
 import hashlib
 import json
@@ -9,43 +9,52 @@ from histolumen.data.manifest import Manifest
 from histolumen.engine.checkpoint import find_model, weights_digest
 from histolumen.engine.evaluate import Binarisation, evaluate
 from histolumen.engine.model import load
-from histolumen.engine.progress import track
 from histolumen.engine.runlog import read_metrics
 from histolumen.errors import DataError, RunError
 from histolumen.export.files import save_json
+from histolumen.progress import SILENT, Progress
+
+_FORMAT = 2  # version of the stored evaluation; 2: shares in [0, 1]
 
 
 def check_measurable(manifest: Manifest, split: str) -> None:
-    """Refuse, before anything is trained, a split that nothing can be measured on."""
+    """Refuse a split without images or masks, before anything is trained."""
     part = manifest.split(split)
     if not part.rows:
         present = sorted({row.split for row in manifest.rows})
         raise DataError(f"the manifest has no image in split '{split}'; give --split {' or '.join(present)}")
     if not part.masked_labels:
-        raise DataError(f"no image of split '{split}' has a mask; measuring masks needs some")
+        raise DataError(f"no image of split '{split}' has a mask; the scores of a table need masks")
 
 
 def finished_measurement(
     run: Path, manifest: Manifest, split: str, binarise: Binarisation, epochs: int
 ) -> dict[str, Any] | None:
-    """What was measured of a run that needs nothing more; None where something is left to do."""
-    refuse_longer(run, epochs)
-    return _known(run, manifest, split, binarise) if len(read_metrics(run)) == epochs else None
+    """The stored evaluation of a finished run; None if training or evaluation is incomplete."""
+    _refuse_longer(run, epochs)
+    return _stored_evaluation(run, manifest, split, binarise) if is_trained(run, epochs) else None
 
 
-def refuse_longer(run: Path, epochs: int) -> None:
-    """A run that has more epochs than asked for cannot stand for a shorter one."""
+def is_trained(run: Path, epochs: int) -> bool:
+    """Whether all epochs of a run are finished."""
+    return len(read_metrics(run)) == epochs
+
+
+def _refuse_longer(run: Path, epochs: int) -> None:
+    """Refuse a run that was trained for more epochs than requested."""
     done = len(read_metrics(run))
     if done > epochs:
         raise RunError(f"{run}: was trained for {done} epochs, not {epochs}; choose another --out")
 
 
-def measure(run: Path, manifest: Manifest, split: str, binarise: Binarisation) -> dict[str, Any]:
-    """The evaluation of a run's best model as plain values."""
-    known = _known(run, manifest, split, binarise)
-    if known is not None:
-        return known
-    result = evaluate(load(run), manifest, split, lambda rows: track(rows, f"measuring {split}"), binarise=binarise)
+def measure(
+    run: Path, manifest: Manifest, split: str, binarise: Binarisation, progress: Progress = SILENT
+) -> dict[str, Any]:
+    """Evaluate the best model of a run, unless the stored evaluation is current; return `Evaluation.as_dict()`."""
+    stored = _stored_evaluation(run, manifest, split, binarise)
+    if stored is not None:
+        return stored
+    result = evaluate(load(run), manifest, split, binarise=binarise, progress=progress)
     if result.failures:
         raise DataError(result.failures[0])
     path = _path(run, split, binarise)
@@ -54,11 +63,11 @@ def measure(run: Path, manifest: Manifest, split: str, binarise: Binarisation) -
 
 
 def training_seconds(run: Path) -> float:
-    """How long the epochs of a run took."""
+    """Total duration of the epochs of a run."""
     return sum(record["seconds"] for record in read_metrics(run))
 
 
-def _known(run: Path, manifest: Manifest, split: str, binarise: Binarisation) -> dict[str, Any] | None:
+def _stored_evaluation(run: Path, manifest: Manifest, split: str, binarise: Binarisation) -> dict[str, Any] | None:
     try:
         content = json.loads(_path(run, split, binarise).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -66,15 +75,15 @@ def _known(run: Path, manifest: Manifest, split: str, binarise: Binarisation) ->
     return content if content.get("measured") == _identity(run, manifest, split) else None
 
 
-def _identity(run: Path, manifest: Manifest, split: str) -> dict[str, str]:
-    """Which weights were measured, and on what; files are told apart by size and time of change."""
+def _identity(run: Path, manifest: Manifest, split: str) -> dict[str, str | int]:
+    """Identify the evaluated weights and files; files by size and modification time."""
     part = manifest.split(split)
     parts = []
     for row in part.rows:
         files = [path for path in (part.image_path(row), part.mask_path(row)) if path is not None and path.exists()]
         parts.append([row.image, row.label, row.mask, *((f.stat().st_size, f.stat().st_mtime_ns) for f in files)])
     images = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-    return {"model_sha256": weights_digest(find_model(run)), "images_sha256": images}
+    return {"format": _FORMAT, "model_sha256": weights_digest(find_model(run)), "images_sha256": images}
 
 
 def _path(run: Path, split: str, binarise: Binarisation) -> Path:

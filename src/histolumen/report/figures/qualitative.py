@@ -1,6 +1,5 @@
-"""Qualitative results: image, truth, and one column per method with its errors tinted."""
+"""Qualitative results: image, ground truth, and one column per method with its errors in colour."""
 
-from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +13,10 @@ from histolumen.engine.evaluate import Binarisation, true_mask
 from histolumen.engine.model import load
 from histolumen.errors import DataError
 from histolumen.export.overlay import draw_errors
+from histolumen.progress import SILENT, Progress
 from histolumen.report.figures.style import BLUE, ORANGE, panels
 
-_SIDE = 320  # pixels of the longer side in the figure
+_SIDE = 320  # longer side of an image in the figure, in pixels
 
 
 def draw_grid(
@@ -24,18 +24,18 @@ def draw_grid(
     manifest: Manifest,
     split: str,
     images: int,
-    binarise: Binarisation = "honest",
-    track: Callable[[list[str]], Iterable[str]] = lambda titles: titles,
+    binarise: Binarisation = "threshold",
+    progress: Progress = SILENT,
 ) -> Figure:
-    """Some images of every class, spread evenly over the split.
+    """Draw images of every class, evenly spaced over the split.
 
     Args:
         runs: title -> run folder.
         manifest: images and masks.
-        split: which part of it.
-        images: how many rows.
-        binarise: how soft masks become binary ones.
-        track: wraps the titles to show progress.
+        split: split to draw from.
+        images: number of rows.
+        binarise: how soft masks are binarised.
+        progress: receives the number of methods.
     """
     part = manifest.split(split)
     rows = choose(part, images)
@@ -45,11 +45,11 @@ def draw_grid(
         for column, picture in enumerate((image, np.where(truth[..., None], 255, 0).astype(np.uint8).repeat(3, 2))):
             grid[number * (2 + len(runs)) + column].imshow(_small(picture))
         grid[number * (2 + len(runs))].set_ylabel(row.label, fontsize=7)
-    for column, title in enumerate(track(list(runs)), start=2):
+    for column, title in enumerate(progress.track(list(runs), "drawing"), start=2):
         model = load(runs[title])
         for number, (row, (image, truth)) in enumerate(zip(rows, decoded, strict=True)):
             prediction = model.predict(image)
-            mask = prediction.mask if binarise == "honest" else prediction.mask_by_label(row.label)
+            mask = prediction.mask if binarise == "threshold" else prediction.mask_by_label(row.label)
             grid[number * (2 + len(runs)) + column].imshow(_small(draw_errors(image, mask, truth)))
     for axes in grid:
         axes.set_xticks([])
@@ -68,19 +68,19 @@ def draw_grid(
 
 
 def choose(part: Manifest, count: int) -> list[Row]:
-    """`count` rows whose true mask is known, the classes in turn, spread over the split."""
+    """Choose `count` rows with a known true mask, evenly per class and over the split."""
     by_class: dict[str, list[Row]] = {}
     for row in part.rows:
         if part.knows_mask(row):
             by_class.setdefault(row.label, []).append(row)
     if not by_class:
-        raise DataError("no image of this split has a mask to compare with")
+        raise DataError("no image of this split has a mask; the figure needs ground truth")
     chosen = []
     for number, label in enumerate(sorted(by_class)):
-        own = by_class[label]
+        rows = by_class[label]
         share = count // len(by_class) + (number < count % len(by_class))
-        picked = np.linspace(0, len(own) - 1, min(share, len(own))).round().astype(int)
-        chosen += [own[index] for index in dict.fromkeys(picked.tolist())]
+        picked = np.linspace(0, len(rows) - 1, min(share, len(rows))).round().astype(int)
+        chosen += [rows[index] for index in dict.fromkeys(picked.tolist())]
     return chosen
 
 
@@ -88,7 +88,7 @@ def _decode(part: Manifest, row: Row) -> tuple[np.ndarray, np.ndarray]:
     image = read_image(part.image_path(row))
     truth = true_mask(part, row, image.shape[:2])
     if truth is None:
-        raise DataError(f"{row.image}: its true mask is not known")
+        raise DataError(f"{row.image}: the true mask is unknown")
     return image, truth
 
 
