@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Two test processes with one torch thread each use two cores best.
 JOBS ?= 2
 
-.PHONY: demo test setup lint benchmark clean
+.PHONY: demo test test-quick setup lint benchmark clean
 
 demo: $(STAMP)
 	rm -rf demo-output
@@ -14,6 +14,10 @@ demo: $(STAMP)
 
 test: $(STAMP) lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
+
+# For the edit loop: what needs neither training nor a process of its own.
+test-quick: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) -m "not slow"
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

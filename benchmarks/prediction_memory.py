@@ -1,6 +1,6 @@
 """Does memory grow with the number of predicted images? python benchmarks/prediction_memory.py [--images 1000]
 
-For every method: resident memory after a warm-up, and after all images, one by one.
+Prints, for every method, the resident memory after a warm-up and after all images, predicted one by one.
 """
 
 import argparse
@@ -13,16 +13,16 @@ import numpy as np
 import torch
 
 from histolumen.config import load_config
-from histolumen.engine.model import predict_image
+from histolumen.encoders.backbone import build_backbone
+from histolumen.engine.model import predict_images
 from histolumen.methods.base import build_method
-from histolumen.nets.backbones import build_backbone
 from histolumen.report.rows import ROWS
 
 _WARM_UP = 50
 
 
 def resident_mb() -> float:
-    """Memory the process holds now."""
+    """Resident memory of this process; its peak on systems without /proc."""
     if sys.platform.startswith("linux"):
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
@@ -43,7 +43,7 @@ def main() -> None:
         method = build_method(config.method, build_backbone(config.backbone), 2).eval()
         before = 0.0
         for number in range(arguments.images):
-            predict_image(method, ["a", "b"], pixels, config.images, torch.device("cpu"))
+            predict_images(method, ["a", "b"], [pixels], config.images, torch.device("cpu"), ["image"])
             if number == _WARM_UP:
                 gc.collect()
                 before = resident_mb()

@@ -1,10 +1,10 @@
-"""Whole slides: does memory stay the same when a slide grows, and how much of the network's speed is left?
+"""Whole slides: peak memory by slide size, and throughput relative to the network alone.
 
-Memory: `histolumen slide` on synthetic slides of 10,000 and 40,000 pixels a side, full of tissue, each in a process of
-its own; what counts is the ratio of their peaks (goal: at most 1.2).
-Speed: the same tiles through the same networks, once read from the slide with all that belongs to it (tissue, reading,
-blending, storing, heat map, polygons), once from memory with nothing else; in turns, in one process. What counts is the
-median share of the network's own speed that is left (goal: at least 85 %).
+Memory: `histolumen slide` on synthetic slides of 10,000 and 40,000 pixels a side, full of tissue, each in its own
+process. Result: the ratio of the peaks (goal: at most 1.2).
+Speed: the same tiles through the same networks, once in the full pipeline (tissue, reading, blending, storing, heat
+map, polygons), once from memory without it; alternating, in one process. Result: the median ratio of the two
+throughputs (goal: at least 85 %).
 
 usage: python benchmarks/slides.py [--sides 10000 40000] [--speed-side 20000] [--rounds 3] [--work DIR] [--run RUN]
 """
@@ -25,22 +25,23 @@ import torch
 from torch import Tensor
 
 from histolumen.config import load_config
-from histolumen.data.synthetic import make_sample
+from histolumen.data.sources.synthetic_image import make_sample
+from histolumen.encoders.backbone import build_backbone
+from histolumen.encoders.geometry import FLIPS, FeatureGeometry
 from histolumen.engine.checkpoint import ModelCard, save_model
 from histolumen.engine.model import Model, load
-from histolumen.methods.base import SlideMask, SlideNet, build_method
-from histolumen.nets.backbones import build_backbone
-from histolumen.nets.geometry import FLIPS, Grid
-from histolumen.slides.predict import SlideSettings, predict_slide
+from histolumen.engine.slides.predict import SlideSettings, save_slide_prediction
+from histolumen.methods.base import build_method
+from histolumen.methods.view import MapNet, Mask, resized
 from histolumen.slides.reader import open_slide
-from histolumen.slides.tiles import TileGrid
-from histolumen.slides.tissue import find_tissue
+from histolumen.slides.tiles import TileLayout
+from histolumen.tissue.mask import find_tissue
 
 SLIDE_MPP, MODEL_MPP = 0.25, 1.0
 
 
 def make_model(folder: Path) -> Path:
-    """The network of `glas-best`, untrained: what it answers does not matter here."""
+    """The network of `glas-best`, untrained: its predictions do not matter here."""
     config = load_config("glas-best")
     torch.manual_seed(0)
     method = build_method(config.method, build_backbone(config.backbone), 2)
@@ -49,7 +50,7 @@ def make_model(folder: Path) -> Path:
 
 
 def make_slide(path: Path, side: int) -> Path:
-    """Synthetic tissue over and over."""
+    """Write a slide of repeated synthetic tissue."""
     if not path.exists():
         times = -(-side // 1024)
         sample = pyvips.Image.new_from_array(make_sample("malignant", 1024, 0).image)
@@ -63,7 +64,7 @@ def make_slide(path: Path, side: int) -> Path:
 
 
 def peak_memory(run: Path, slide: Path, out: Path, options: list[str]) -> tuple[float, float]:
-    """Megabytes and seconds of one command."""
+    """Peak memory in megabytes and duration in seconds of `histolumen slide`."""
     started = time.perf_counter()
     command = [sys.executable, "-m", "histolumen", "slide", str(run), str(slide), "--out", str(out), *options]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -77,59 +78,62 @@ def peak_memory(run: Path, slide: Path, out: Path, options: list[str]) -> tuple[
 class MapsInMemory:
     """The maps of one pass."""
 
-    found: list[Tensor]
+    outputs: list[Tensor]
 
     @property
     def positions(self) -> Tensor:
-        return _long(self.found)
+        return _concatenated(self.outputs)
 
-    def range_of(self, value: Callable[[Tensor], Tensor]) -> tuple[float, float]:
-        values = [value(found) for found in self.found]
-        return float(min(x.min() for x in values)), float(max(x.max() for x in values))
+    def range_of(self, value: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        values = torch.cat([value(maps).flatten() for maps in self.outputs])
+        return values.min().view(1, 1, 1, 1), values.max().view(1, 1, 1, 1)
 
 
 @dataclass
 class TilesInMemory:
-    """Runs the networks of a method over tiles that are already there, and times nothing but them."""
+    """A `View` of tiles in memory that times the networks alone."""
 
     tiles: list[Tensor]
     flips: bool
     seconds: float = 0.0
 
-    def maps(self, net: SlideNet, grid: Grid) -> "MapsInMemory":  # noqa: ARG002 - the interface of a slide
-        return MapsInMemory(self._run(net, torch.ones(1, 1, 1, 1)))
+    count = 1
 
-    def positions(self, net: SlideNet, grid: Grid, seen: SlideMask | None = None) -> Tensor:  # noqa: ARG002
-        side = self.tiles[0].shape[-1]
-        return _long(self._run(net, torch.full((1, 1, side, side), 0.5)))
+    def maps(
+        self, net: MapNet, geometry: FeatureGeometry, seen: Mask | None = None, scale: float = 1.0
+    ) -> "MapsInMemory":
+        return MapsInMemory(self._run(net, scale))
+
+    def positions(self, net: MapNet, geometry: FeatureGeometry, seen: Mask | None = None, scale: float = 1.0) -> Tensor:
+        return _concatenated(self._run(net, scale))
 
     @torch.inference_mode()
-    def _run(self, net: SlideNet, mask: Tensor) -> list[Tensor]:
+    def _run(self, net: MapNet, scale: float) -> list[Tensor]:
         started = time.perf_counter()
         flips = FLIPS if self.flips else FLIPS[:1]
-        found = [net(tile.flip(axes), mask.flip(axes)) for tile in self.tiles for axes in flips]
+        outputs = [net(resized(tile.flip(axes), scale)) for tile in self.tiles for axes in flips]
         self.seconds += time.perf_counter() - started
-        return found
+        return outputs
 
 
-def _long(maps: list[Tensor]) -> Tensor:
-    return torch.cat([found.flatten(2) for found in maps], dim=2)[:, :, None]
+def _concatenated(outputs: list[Tensor]) -> Tensor:
+    return torch.cat([maps.flatten(2) for maps in outputs], dim=2)[:, :, None]
 
 
 def speeds(model: Model, path: Path, work: Path, settings: SlideSettings) -> tuple[int, float, float]:
-    """Tiles, seconds of the network alone, and seconds of the whole way."""
+    """Number of tiles, seconds of the network alone, and seconds of the full pipeline."""
     with open_slide(path) as slide:
         scale = slide.natural_scale(MODEL_MPP / SLIDE_MPP)
-        grid = TileGrid(int(slide.width / scale), int(slide.height / scale), scale, settings.tile, settings.overlap)
+        grid = TileLayout(int(slide.width / scale), int(slide.height / scale), scale, settings.tile, settings.overlap)
         tiles = [
             torch.from_numpy(slide.read(grid.region(tile), (grid.tile, grid.tile), scale)).permute(2, 0, 1)[None] / 255
-            for tile in grid.with_tissue(find_tissue(slide))
+            for tile in grid.where(find_tissue(slide).touches)
         ]
-    model.method.predict_slide(TilesInMemory(tiles[:1], bool(settings.flips)))  # warm now
+    model.method.predict(TilesInMemory(tiles[:1], bool(settings.flips)))  # warm-up
     alone = TilesInMemory(tiles, bool(settings.flips))
-    model.method.predict_slide(alone)
+    model.method.predict(alone)
     started = time.perf_counter()
-    predict_slide(model, path, work / f"out-{time.monotonic_ns()}", settings)
+    save_slide_prediction(model, path, work / f"out-{time.monotonic_ns()}", settings)
     return len(tiles), alone.seconds, time.perf_counter() - started
 
 
@@ -139,8 +143,15 @@ def main() -> None:
     parser.add_argument("--sides", type=int, nargs=2, default=[10_000, 40_000])
     parser.add_argument("--speed-side", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--work", type=Path, default=None, help="where slides and answers go; else a temporary folder")
-    parser.add_argument("--run", type=Path, default=None, help="a trained model; else an untrained one, full of specks")
+    parser.add_argument(
+        "--work", type=Path, default=None, help="folder for slides and results; default: a temporary folder"
+    )
+    parser.add_argument(
+        "--run",
+        type=Path,
+        default=None,
+        help="a trained model; default: an untrained one, whose masks have many small regions",
+    )
     parser.add_argument("--flips", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -167,7 +178,7 @@ def main() -> None:
                 f"({100 * alone / whole:.0f} %)",
                 flush=True,
             )
-        print(f"median share of the network's own speed: {100 * statistics.median(shares):.0f} %")
+        print(f"median throughput relative to the network alone: {100 * statistics.median(shares):.0f} %")
 
 
 if __name__ == "__main__":

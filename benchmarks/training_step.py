@@ -1,7 +1,7 @@
-"""How much a Max-Min step (X, X+, X-) costs beside a plain one-pass step of the same backbone and batch.
+"""Duration of a Max-Min training step (X, X+, X-) relative to a one-pass step with the same backbone and batch.
 
-The two are timed in turns in one process, so that a noisy machine slows both alike; the median of the ratios is what
-counts. Expected from the pixels alone, at classifier scale 0.8: 1 + 2 * 0.64 = 2.28.
+The two steps are timed alternately in one process, so that a noisy machine slows both alike. The result is the median
+of the ratios. The number of pixels predicts, at classifier scale 0.8: 1 + 2 * 0.64 = 2.28.
 
 usage: python benchmarks/training_step.py [--size 416] [--batch 4] [--rounds 7] [--backbones resnet18_deep ...]
 """
@@ -15,15 +15,15 @@ import torch
 from torch import Tensor
 
 from histolumen.config import TrainSettings
+from histolumen.encoders.backbone import BackboneSettings, build_backbone
 from histolumen.engine.memory import keep_freed_memory
 from histolumen.engine.optim import build_optimizer
 from histolumen.methods.base import Batch
 from histolumen.methods.maxmin import MaxMin, MaxMinSettings
-from histolumen.nets.backbones import BackboneSettings, build_backbone
 
 
 def make_step(settings: MaxMinSettings, backbone: BackboneSettings, batch: Batch) -> Callable[[], None]:
-    """One optimisation step as the engine makes it, without loading data."""
+    """Return one optimisation step as in the engine, without data loading."""
     torch.manual_seed(0)
     method = MaxMin(settings, build_backbone(backbone), classes=2).train()
     optimizer = build_optimizer(method, TrainSettings())
@@ -51,7 +51,9 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--backbones", nargs="+", default=["resnet18_deep", "resnet18", "efficientnet_lite0"])
-    parser.add_argument("--no-keep-memory", dest="keep_memory", action="store_false", help="malloc as it comes")
+    parser.add_argument(
+        "--no-keep-memory", dest="keep_memory", action="store_false", help="use the default settings of malloc"
+    )
     options = parser.parse_args()
     print(f"freed memory kept: {options.keep_memory and keep_freed_memory()}")
     batch = Batch(torch.rand(options.batch, 3, options.size, options.size), torch.arange(options.batch) % 2)
@@ -62,7 +64,7 @@ def main() -> None:
             backbone = BackboneSettings(name=name, weights="none", statistics=statistics_kind)
             one, three = make_step(plain, backbone, batch), make_step(MaxMinSettings(), backbone, batch)
             one()
-            three()  # both are warm now
+            three()  # warm-up
             pairs = [(seconds(one), seconds(three)) for _ in range(options.rounds)]
             ratio = statistics.median(three_s / one_s for one_s, three_s in pairs)
             times = [statistics.median(column) for column in zip(*pairs, strict=True)]

@@ -6,16 +6,46 @@ from pathlib import Path
 import hypothesis
 import pytest
 import torch
+from gland_slides import tissue_picture
+from slide_files import write_slide
 
 from histolumen.config import RunConfig, load_config
 from histolumen.data.manifest import Manifest
-from histolumen.data.synthetic_set import write_synthetic_set
+from histolumen.data.sources.synthetic import write_synthetic_set
 from histolumen.engine.train import train
 from tiny import TINY
 
 torch.set_num_threads(1)
 hypothesis.settings.register_profile("shared machine", deadline=None)
 hypothesis.settings.load_profile("shared machine")
+
+
+SLOW = {  # files whose tests start processes or train many networks; `make test-quick` leaves them out
+    "test_benchmark.py",
+    "test_catalogue.py",
+    "test_cluster.py",
+    "test_complexity.py",
+    "test_contract.py",
+    "test_docs.py",
+    "test_end_to_end.py",
+    "test_families.py",
+    "test_figures.py",
+    "test_propose.py",
+    "test_published.py",
+    "test_rivals.py",
+    "test_runner.py",
+    "test_sample.py",
+    "test_train.py",
+    "test_vision.py",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark slow tests, and start them first: the quick ones fill the gaps at the end."""
+    for item in items:
+        if item.path.name in SLOW:
+            item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: item.path.name not in SLOW)
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +59,7 @@ def tiny_manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
 
 @pytest.fixture(scope="session")
 def tiny_config() -> Callable[..., RunConfig]:
-    """A recipe, made tiny, with further overrides."""
+    """A recipe with overrides that make it tiny, plus those given."""
 
     def make(*overrides: str, recipe: str = "glas-sem") -> RunConfig:
         return load_config(recipe, [*TINY, *overrides])
@@ -45,3 +75,9 @@ def tiny_run(
     out = tmp_path_factory.mktemp("runs") / "tiny"
     train(tiny_config(), tiny_manifest, out)
     return out
+
+
+@pytest.fixture(scope="session")
+def gland_slide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A slide of 640 x 512 pixels at 0.5 microns per pixel."""
+    return write_slide(tmp_path_factory.mktemp("slides") / "glands.tif", tissue_picture(), mpp=0.5)

@@ -1,4 +1,4 @@
-"""Imports go one way: a room never imports from one that comes later (docs/architecture.md)."""
+"""Imports have one direction: a package never imports from a later one (docs/architecture.md)."""
 
 import ast
 from pathlib import Path
@@ -7,47 +7,47 @@ import histolumen
 
 SOURCE = Path(histolumen.__file__).parent
 ORDER = [
-    "errors", "extras", "settings", "atomic", "vision",
-    "data", "nets", "losses", "grouping", "metrics", "methods",
-    "config", "reference", "engine", "export", "slides", "report", "cli",
+    "errors", "extras", "settings", "atomic", "vision", "progress", "console", "losses", "metrics",
+    "export", "slides", "tissue", "data", "encoders", "nets", "proposals", "methods",
+    "config", "engine", "api", "report", "cli",
 ]  # fmt: skip
 
 
-def room_of(path: Path) -> str:
+def package_of(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
-def imported_rooms(path: Path) -> set[str]:
-    rooms = set()
+def imported_packages(path: Path) -> set[str]:
+    packages = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module == "histolumen":
-            rooms |= {alias.name for alias in node.names}
+            packages |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("histolumen."):
-            rooms.add(node.module.split(".")[1])
+            packages.add(node.module.split(".")[1])
         elif isinstance(node, ast.Import):
-            rooms |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("histolumen.")}
-    return rooms & set(ORDER)
+            packages |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("histolumen.")}
+    return packages & set(ORDER)
 
 
-def test_every_room_has_its_place():
-    rooms = {room_of(path) for path in SOURCE.rglob("*.py")} - {"__init__", "__main__"}
-    assert rooms == set(ORDER)
+def test_every_package_is_in_the_order():
+    packages = {package_of(path) for path in SOURCE.rglob("*.py")} - {"__init__", "__main__"}
+    assert packages == set(ORDER)
 
 
-def test_no_room_imports_from_a_later_one():
+def test_no_package_imports_from_a_later_one():
     wrong = [
-        f"{path.relative_to(SOURCE)} imports {room}"
+        f"{path.relative_to(SOURCE)} imports {package}"
         for path in SOURCE.rglob("*.py")
-        if room_of(path) in ORDER
-        for room in imported_rooms(path)
-        if ORDER.index(room) > ORDER.index(room_of(path))
+        if package_of(path) in ORDER
+        for package in imported_packages(path)
+        if ORDER.index(package) > ORDER.index(package_of(path))
     ]
     assert wrong == []
 
 
-def test_losses_and_metrics_know_nothing_else():
-    for name in ("losses", "metrics", "errors", "settings"):
-        assert imported_rooms(SOURCE / f"{name}.py") == set()
+def test_losses_and_metrics_import_nothing_else():
+    for name in ("losses", "metrics", "errors", "progress"):
+        assert imported_packages(SOURCE / f"{name}.py") == set()
 
 
 def test_help_does_not_import_torch():

@@ -1,29 +1,21 @@
-"""The command line as real processes: good runs, and every kind of bad input as one line and exit code 2."""
+"""The command line: valid commands, and bad input, which gives one line and exit code 2."""
 
 import csv
 import json
-import os
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
 import histolumen
+from commands import histolumen as run
 from tiny import TINY
 
 
-def run(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-    command = [sys.executable, "-m", "histolumen", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=cwd)
-
-
 def refused(result: subprocess.CompletedProcess[str]) -> str:
-    """The one line a user gets for bad input."""
+    """Check that bad input gives exit code 2 and one line without traceback; return the line."""
     assert result.returncode == 2, result.stdout + result.stderr
     assert "Traceback" not in result.stderr
     lines = [line for line in result.stderr.splitlines() if line.startswith(("histolumen: ", "left out: "))]
@@ -47,6 +39,7 @@ def test_version_and_help():
         ["predict"],
         ["recipes"],
         ["doctor"],
+        ["encoders"],
         ["demo"],
         ["benchmark"],
         ["complexity"],
@@ -64,6 +57,14 @@ def test_doctor_finds_everything_in_place():
     assert "everything needed is in place" in result.stdout
 
 
+def test_encoders_are_listed_with_where_their_weights_are():
+    lines = {line.split()[0]: line for line in run("encoders").stdout.splitlines()}
+    assert lines["name"].split()[-1] == "weights"
+    assert lines["efficientnet_lite0"].endswith("here")
+    assert "CC-BY-NC-ND-4.0" in lines["uni2-h"]
+    assert "needs a file" in lines["resnet18_deep"]
+
+
 def test_recipes_are_listed_and_shown(tmp_path):
     assert "glas-sem" in run("recipes").stdout
     shown = run("recipes", "show", "glas-cpu").stdout
@@ -76,12 +77,12 @@ def test_recipes_are_listed_and_shown(tmp_path):
 
 
 def test_from_a_folder_of_images_to_a_prediction(tmp_path, tiny_manifest):
-    """The newcomer's way: class folders -> manifest -> check -> train -> evaluate -> predict."""
+    """All steps of the tutorial: class folders -> manifest -> check -> train -> evaluate -> predict."""
     for index, row in enumerate(tiny_manifest.rows):
         target = tmp_path / "images" / row.label / f"P{index}_x.png"
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(tiny_manifest.image_path(row), target)
-    made = run("data", "folder", tmp_path / "images", "--out", tmp_path / "m.csv", "--group-pattern", r"(P\d+)_")
+    made = run("data", "folder", tmp_path / "images", "--out", tmp_path / "m.csv", "--patient-pattern", r"(P\d+)_")
     assert made.returncode == 0, made.stderr
     assert run("data", "check", tmp_path / "m.csv").returncode == 0
     settings = [part for override in TINY for part in ("--set", override)]
@@ -106,7 +107,7 @@ def test_from_a_folder_of_images_to_a_prediction(tmp_path, tiny_manifest):
         assert (tmp_path / "out" / record["overlay"]).is_file()
 
 
-def test_evaluate_writes_its_figures_into_the_run(tiny_run, table):
+def test_evaluate_writes_its_scores_into_the_run_folder(tiny_run, table):
     result = run("evaluate", tiny_run, "--data", table, "--split", "valid")
     assert result.returncode == 0, result.stderr
     assert "F1+ (foreground Dice)" in result.stdout
@@ -114,14 +115,14 @@ def test_evaluate_writes_its_figures_into_the_run(tiny_run, table):
     assert {"error", "f1_plus", "f1_minus", "pxap", "miou", "pixel_confusion", "interval_95"} <= set(content)
 
 
-def test_synthetic_set_by_the_command_line(tmp_path):
+def test_synthetic_set_from_the_command_line(tmp_path):
     result = run("data", "synthetic", tmp_path / "s", "--images", 6, "--size", 64, "--seed", 1)
     assert result.returncode == 0, result.stderr
     assert run("data", "check", tmp_path / "s" / "manifest.csv").returncode == 0
 
 
-def test_the_demo_runs_whole(tmp_path):
-    """A short form: fewer, and one epoch on a tiny network. The figures of the full demo are in docs/results.md."""
+def test_the_demo_runs(tmp_path):
+    """With fewer images, a tiny network and one epoch; docs/results.md has the scores of the full demo."""
     settings = [part for override in (*TINY, "train.epochs=1") for part in ("--set", override)]
     result = run("demo", "--out", tmp_path / "demo", "--images", 12, *settings)
     assert result.returncode == 0, result.stderr
@@ -133,7 +134,7 @@ def test_the_demo_runs_whole(tmp_path):
     assert "is not empty" in refused(run("demo", "--out", tmp_path / "demo"))
 
 
-def test_good_images_are_done_and_bad_ones_listed_at_the_end(tiny_run, tiny_manifest, tmp_path):
+def test_good_images_are_predicted_and_bad_ones_listed(tiny_run, tiny_manifest, tmp_path):
     source = tmp_path / "mixed"
     source.mkdir()
     shutil.copy(tiny_manifest.image_path(tiny_manifest.rows[0]), source / "a.png")
@@ -162,18 +163,39 @@ def test_good_images_are_done_and_bad_ones_listed_at_the_end(tiny_run, tiny_mani
         (["train", "glas-sem", "--data", "{table}", "--out", "{run}"], "already holds a run"),
         (["train", "glas-sem", "--data", "{table}", "--out", "{out}", "--devices", "many"], "--devices many"),
         (["evaluate", "{tmp}/absent", "--data", "{table}"], "no such folder"),
-        (["evaluate", "{run}", "--data", "{table}", "--split", "tets"], "did you mean 'test'"),
+        (["benchmark", "{table}", "--out", "{out}", "--methods", "semm"], "did you mean 'sem'"),
         (["predict", "{run}", "{tmp}/absent.png", "--out", "{out}"], "absent.png: no such file"),
-        (["predict", "{run}", "{tmp}", "--out", "{out}"], "no images in it"),
+        (["predict", "{run}", "{tmp}", "--out", "{out}"], "contains no images"),
         (["data", "glas", "{tmp}", "--out", "{tmp}/m.csv"], "Grade.csv: no such file"),
         (["data", "folder", "{tmp}/absent", "--out", "{tmp}/m.csv"], "no such folder"),
         (["data", "check", "{tmp}/absent.csv"], "no such file"),
     ],
 )
-def test_mistakes_are_one_line(arguments, message, table, tiny_run, tmp_path):
+def test_user_errors_give_one_line(arguments, message, table, tiny_run, tmp_path):
     filled = [a.format(table=table, run=tiny_run, tmp=tmp_path, out=tmp_path / "out") for a in arguments]
     assert message in refused(run(*filled))
     assert not (tmp_path / "out").exists() or not any((tmp_path / "out").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "values"),
+    [
+        (["evaluate", "RUN", "--data", "TABLE", "--split", "tets"], "'train', 'valid', 'test'"),
+        (["benchmark", "TABLE", "--out", "OUT", "--binarise", "honest"], "'threshold', 'true-label'"),
+        (["study", "lambda", "--data", "TABLE", "--out", "OUT", "--kinds", "sen"], "'sem', 'eem'"),
+        (["study", "lamda", "--data", "TABLE", "--out", "OUT"], "'ablation', 'parts', 'lambda', 'sigma', 'omega'"),
+    ],
+)
+def test_an_invalid_choice_lists_the_valid_ones(arguments, values):
+    result = run(*arguments)
+    assert result.returncode == 2
+    assert values in result.stderr
+
+
+def test_list_options_are_repeated(table, tmp_path):
+    result = run("benchmark", table, "--out", tmp_path / "out", "--seeds", "0", "1")
+    assert result.returncode == 2
+    assert "unexpected extra argument" in result.stderr
 
 
 def test_a_missing_training_image_is_named(table, tiny_manifest, tmp_path):
@@ -194,7 +216,7 @@ def test_a_missing_training_image_is_named(table, tiny_manifest, tmp_path):
     assert "gone.png: no such file" in refused(result)
 
 
-def test_a_file_in_the_way_of_a_result_is_one_line_and_is_kept(tiny_run, table, tmp_path):
+def test_a_file_in_place_of_an_output_folder_is_refused_and_kept(tiny_run, table, tmp_path):
     blocker = tmp_path / "file"
     blocker.write_text("kept")
     result = run("evaluate", tiny_run, "--data", table, "--csv", blocker / "t.csv")

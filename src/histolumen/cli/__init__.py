@@ -1,4 +1,4 @@
-"""The command line: one small file per verb. Verbs import the engine when they run, so that help is quick."""
+"""The command line: one small file per command. Commands import the engine when they run, so `--help` is quick."""
 
 import os
 import sys
@@ -13,6 +13,7 @@ from histolumen.cli import (
     data,
     demo,
     doctor,
+    encoders,
     evaluate,
     figures,
     predict,
@@ -21,12 +22,11 @@ from histolumen.cli import (
     study,
     train,
 )
-from histolumen.cli.lists import ListCommand
 from histolumen.errors import HistolumenError
 
 app = typer.Typer(
     name="histolumen",
-    help="Learn from image-level labels of histology images; answer with the class and the pixels that decided it.",
+    help="Train on image-level labels of histology images; predict the class and the pixels that decided it.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -37,11 +37,12 @@ app.command()(train.train)
 app.command()(evaluate.evaluate)
 app.command()(predict.predict)
 app.command()(slide.slide)
-app.command(cls=ListCommand)(benchmark.benchmark)
+app.command()(benchmark.benchmark)
 app.command()(complexity.complexity)
-app.command(cls=ListCommand)(study.study)
+app.command()(study.study)
 app.command()(figures.figures)
 app.add_typer(recipes.app, name="recipes")
+app.command()(encoders.encoders)
 app.command()(doctor.doctor)
 
 
@@ -57,19 +58,21 @@ def _main(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Options that come before the verb."""
+    """Options before the command."""
 
 
 def main() -> None:
-    """Run the command line: a user's error is one line on standard error and exit code 2."""
+    """Run the command line. A user error prints one line to standard error and exits with code 2."""
     try:
         app()
     except HistolumenError as error:
         sys.stderr.write(f"histolumen: {error}\n")
         sys.exit(2)
     except KeyboardInterrupt:
-        sys.stderr.write("\nhistolumen: stopped; finished epochs and files are kept (train: go on with --resume)\n")
+        sys.stderr.write(
+            "\nhistolumen: interrupted; finished epochs and files are kept (train: continue with --resume)\n"
+        )
         sys.exit(130)
-    except BrokenPipeError:  # the reader of our output, such as `head`, has gone
+    except BrokenPipeError:  # the reader of the output, such as `head`, has exited
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

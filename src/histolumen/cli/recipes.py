@@ -17,13 +17,15 @@ def list_recipes(context: typer.Context) -> None:
     for name in recipe_names():
         first_line = recipe_text(name).splitlines()[0].removeprefix("#").strip()
         typer.echo(f"{name:14} {first_line}")
-    typer.echo("\nhistolumen recipes show NAME prints one; save it, edit it and give the file to `train`.")
+    typer.echo("\nhistolumen recipes show NAME prints one; save it, edit it and pass the file to `train`.")
 
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="Recipe.")],
-    full: Annotated[bool, typer.Option("--full", help="With every key that the recipe leaves at its default.")] = False,
+    name: Annotated[str, typer.Argument(help="Name of a recipe, or a YAML file.")],
+    full: Annotated[
+        bool, typer.Option("--full", help="Include the keys that the recipe leaves at their defaults.")
+    ] = False,
 ) -> None:
     """Print a recipe."""
     from histolumen.config import load_config, recipe_text
@@ -34,6 +36,6 @@ def show(
 @app.command()
 def keys() -> None:
     """Print every key with its default and meaning (Markdown)."""
-    from histolumen.reference import reference
+    from histolumen.config.reference import reference
 
     typer.echo(reference())

@@ -13,20 +13,24 @@ def train(
     overrides: Annotated[
         list[str] | None, typer.Option("--set", help="Change one key, for example train.epochs=10. Repeatable.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on after the last finished epoch.")] = False,
-    devices: Annotated[str, typer.Option(help="Processes on this machine; auto is one.")] = "auto",
-    nodes: Annotated[int, typer.Option(min=1, help="Machines.")] = 1,
-    images: Annotated[Path | None, typer.Option(help="Where the images are, if they have moved.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume after the last finished epoch.")] = False,
+    devices: Annotated[str, typer.Option(help="Number of processes on this machine; auto is one.")] = "auto",
+    nodes: Annotated[int, typer.Option(min=1, help="Number of machines.")] = 1,
+    images: Annotated[Path | None, typer.Option(help="Folder of the images, if they have moved.")] = None,
 ) -> None:
-    """Train a model from labelled images. Masks are not read, but by U-Net, which is supervised."""
+    """Train a model from labelled images. Only U-Net, which is fully supervised, reads masks."""
     from histolumen.config import load_config
+    from histolumen.console import ConsoleProgress
     from histolumen.data.manifest import check_trainable, read_manifest
     from histolumen.engine import train as training
+    from histolumen.engine.launch import is_main_process
 
     config = load_config(recipe, overrides or ())
     manifest = read_manifest(data, images)
     check_trainable(manifest, data)
-    progress = training.train(config, manifest, out, resume=resume, devices=devices, nodes=nodes)
-    if training.is_main_process():
-        typer.echo(f"{progress.epochs} epochs done; best by train.select={config.train.select}: {progress.best_epoch}")
+    state = training.train(
+        config, manifest, out, resume=resume, devices=devices, nodes=nodes, progress=ConsoleProgress()
+    )
+    if is_main_process():
+        typer.echo(f"{state.epochs} epochs done; best by train.select={config.train.select}: {state.best_epoch}")
         typer.echo(f"run: {out}    model: {out / 'best'}")

@@ -1,0 +1,52 @@
+"""Options and output shared by `benchmark` and `study`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from histolumen.report.runs.plan import Plan
+
+Out = Annotated[
+    Path,
+    typer.Option(help="Folder for runs and tables. Another call with the same folder resumes or shares the work."),
+]
+Seeds = Annotated[
+    list[int] | None,
+    typer.Option(
+        min=0,
+        metavar="SEED",
+        help="Repeat for several seeds: the table then has means with intervals.",
+        show_default="0; study: the recipe's own",
+    ),
+]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="BLOCK.KEY=VALUE", help="Change one key in every run; repeatable.")
+]
+Images = Annotated[Path | None, typer.Option(help="Folder of the images, if they have moved.")]
+Workers = Annotated[int, typer.Option(min=1, help="Number of processes on this machine that share the runs.")]
+Cluster = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="Address of a dask scheduler whose workers execute the runs.")
+]
+
+
+def run_and_report(plan: "Plan", data: Path, images: Path | None, out: Path, workers: int, cluster: str | None) -> None:
+    """Run the unfinished jobs of a plan, print and write its table; exit code 2 if a run failed."""
+    from histolumen.console import ConsoleProgress
+    from histolumen.data.manifest import check_trainable, read_manifest
+    from histolumen.report.runs.runner import run_plan
+    from histolumen.report.runs.table import results_table, table_name
+    from histolumen.report.tables import as_text, save_tables
+
+    manifest = read_manifest(data, images)
+    check_trainable(manifest, data)
+    results = run_plan(plan, manifest, out, workers=workers, cluster=cluster, progress=ConsoleProgress())
+    table = results_table(results)
+    typer.echo("\n" + as_text(table))
+    typer.echo(f"written: {', '.join(str(path) for path in save_tables(table, out, table_name(plan)))}")
+    typer.echo(f"figures: histolumen figures {out} --out FOLDER")
+    for failure in results.failures:
+        typer.echo(f"left out: {failure}", err=True)
+    if results.failures:
+        raise typer.Exit(2)
