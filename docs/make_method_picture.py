@@ -22,10 +22,10 @@ def tile(pixels: np.ndarray) -> np.ndarray:
 
 
 def main(run: Path, manifest_path: Path) -> None:
-    """One line per image: image, proposal, mask, X+, X-."""
+    """Draw one row per image: image, proposal, mask, X+, X-."""
     model, manifest = histolumen.load(run), read_manifest(manifest_path)
     rows, proposals = manifest.split("train").rows, read_proposals(run)
-    grey = 255 * model.method.backbone.mean.flatten().numpy()  # what masked-out pixels become
+    grey = 255 * model.method.backbone.mean.flatten().numpy()  # the colour of masked pixels
     lines = []
     for index in np.linspace(0, len(rows) - 1, IMAGES).round().astype(int):
         image = read_image(manifest.image_path(rows[index]))
