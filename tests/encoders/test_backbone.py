@@ -123,17 +123,11 @@ def test_a_deep_stem_saved_layer_by_layer_is_recognised(tmp_path):
     assert torch.equal(loaded.conv1[1].norm.weight, source.conv1[1].weight)
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("mixer_s32_224", "does not accept arbitrary image sizes"),
-        ("efficientformer_l1", "does not accept arbitrary image sizes"),  # its attention has a table of fixed size
-        ("convit_tiny", "no inner features"),
-        ("pit_ti_224", "no features of stride 32"),
-    ],
-)
-def test_unsupported_networks_are_refused_with_alternatives(name, reason):
-    with pytest.raises(ConfigError, match=f"backbone {name}.*{reason}.*choose .*resnet18, .*vit_small") as error:
+# Which reason comes first depends on the release of timm: releases give inner features to more and more networks.
+@pytest.mark.parametrize("name", ["mixer_s32_224", "efficientformer_l1", "convit_tiny", "pit_ti_224"])
+def test_unsupported_networks_are_refused_with_alternatives(name):
+    reasons = "does not accept arbitrary image sizes|no inner features|no features of stride 32"
+    with pytest.raises(ConfigError, match=f"backbone {name}.*({reasons}).*choose .*resnet18, .*vit_small") as error:
         build_backbone(BackboneSettings(name=name, weights="none"))
     assert "\n" not in str(error.value)
 
