@@ -355,7 +355,7 @@ def test_batch_must_divide_among_processes(tiny_manifest, tiny_config, tmp_path,
     class TwoProcesses:
         world_size = 3
 
-    monkeypatch.setattr(module, "make_fabric", lambda devices, nodes: TwoProcesses())
+    monkeypatch.setattr(module, "make_fabric", lambda *_: TwoProcesses())
     with pytest.raises(ConfigError, match="cannot be divided among 3"):
         train(tiny_config(), tiny_manifest, tmp_path / "run")
 
@@ -373,3 +373,21 @@ def test_gradient_clipping_bounds_the_step(tiny_manifest, tiny_config, tmp_path)
     initial = _initial_weights(tmp_path / "run")
     for name, parameter in trained.named_parameters():
         assert torch.allclose(parameter, initial[name], atol=1e-6), name
+
+
+def test_bfloat16_trains_where_the_processor_has_it_and_is_refused_elsewhere(
+    tiny_manifest, tiny_config, tmp_path, monkeypatch
+):
+    from histolumen.engine import launch
+
+    config = tiny_config()
+    config = config.model_copy(update={"train": config.train.model_copy(update={"precision": "bf16", "epochs": 1})})
+    monkeypatch.setattr(launch, "computes_in_bf16", lambda: False)
+    with pytest.raises(ConfigError, match="cannot compute in bfloat16"):
+        train(config, tiny_manifest, tmp_path / "refused")
+    assert not (tmp_path / "refused").exists()
+    monkeypatch.setattr(launch, "computes_in_bf16", lambda: True)  # emulated where it must be: slow, but the same
+    train(config, tiny_manifest, tmp_path / "run")
+    stored = safetensors.torch.load_file(tmp_path / "run" / "last" / "model.safetensors")
+    assert {value.dtype for value in stored.values() if value.is_floating_point()} == {torch.float32}
+    assert all(0 < record["loss"]["localizer"] < 5 for record in read_metrics(tmp_path / "run"))

@@ -54,7 +54,7 @@ class _PartwiseNorm(torch.autograd.Function):
         out, saved = torch.empty_like(x), []
         for k, (part, target) in enumerate(zip(x.chunk(count), out.chunk(count), strict=True)):
             mean, var = statistics[2 * k : 2 * k + 2]
-            batch = [x.new_empty(x.shape[1]) for _ in range(2)]
+            batch = [weight.new_empty(x.shape[1]) for _ in range(2)]  # in single precision, whatever x has
             torch.ops.aten.native_batch_norm.out(
                 part, weight, bias, mean, var, True, momentum or 0.0, eps,
                 out=target, save_mean=batch[0], save_invstd=batch[1],
@@ -68,7 +68,7 @@ class _PartwiseNorm(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of input, weight and bias."""
         x, weight, *saved = ctx.saved_tensors
-        count, gradient = len(saved) // 2, gradients[0].contiguous()
+        count, gradient = len(saved) // 2, gradients[0].contiguous(memory_format=_layout(x))
         of_input, of_weight, of_bias = torch.empty_like(x), torch.zeros_like(weight), torch.zeros_like(weight)
         parts = zip(gradient.chunk(count), x.chunk(count), of_input.chunk(count), strict=True)
         for k, (gradient_part, part, target) in enumerate(parts):
@@ -80,6 +80,10 @@ class _PartwiseNorm(torch.autograd.Function):
             of_weight += own[0]
             of_bias += own[1]
         return of_input, of_weight, of_bias, *[None] * (2 + 2 * count)
+
+
+def _layout(x: Tensor) -> torch.memory_format:
+    return torch.contiguous_format if x.is_contiguous() else torch.channels_last
 
 
 class CaseBatchNorm(nn.Module):
