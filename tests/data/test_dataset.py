@@ -254,3 +254,19 @@ def test_a_short_last_batch_holds_each_image_once(length, batch, processes, step
     assert set(drawn) == set(range(length))
     assert len(drawn) - length < processes  # every process has as many images
     assert {-(-len(sampler) // batch) for sampler in samplers} == {steps}
+
+
+def test_glass_is_cropped_and_turned_with_its_image(tmp_path):
+    pixels = np.random.default_rng(0).integers(60, 180, (96, 120, 3), dtype=np.uint8)
+    pixels[:, :40] = 250
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    manifest = Manifest((Row("a.png", "benign", "train"),), tmp_path)
+    settings = ImageSettings(short_side=96, crop=64, jitter=(0, 0, 0, 0), glass="remove")
+    images = TrainingImages(manifest, ["benign"], settings, seed=0)
+    for epoch in range(8):
+        crop = images[epoch, 0]
+        white = (crop.image > 0.95).all(0, keepdim=True)
+        assert ((crop.glass > 0.5) == white).float().mean() > 0.95
+    grey = Batch.of([images[0, 0]]).without_glass(torch.full((1, 3, 1, 1), 0.5))
+    assert grey.glass is None
+    assert (grey.images > 0.95).all(1).float().mean() < 0.01  # corners of the field may remain

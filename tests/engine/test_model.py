@@ -10,6 +10,7 @@ from histolumen.engine import model as module
 from histolumen.engine.windows import map_runner
 from histolumen.errors import ImageError
 from histolumen.methods.base import at_once, build_method, settings_of
+from histolumen.tissue.solid import MaskSettings
 
 
 @pytest.fixture(scope="module")
@@ -130,3 +131,46 @@ def test_flips_average_the_evidence_too(tiny_config):
     image = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
     found = module.predict_images(method, ["a", "b"], [image], settings, torch.device("cpu"), ["image"])[0]
     assert found.evidence.shape == (2, 64, 64)
+
+
+def test_glass_is_removed_before_the_network_and_from_the_mask(model):
+    """Whatever lies on the glass, class and mask are the same, and the mask leaves it out."""
+    settings = model.config.images.model_copy(update={"glass": "remove"})
+    rng = np.random.default_rng(0)
+    image = rng.integers(60, 200, (96, 128, 3), dtype=np.uint8)
+    image[:, :50] = 250
+    other = image.copy()
+    other[:, :40] = (246, 247, 245)
+
+    def predict(pixels):
+        return module.predict_images(model.method, model.classes, [pixels], settings, model.device, ["image"])[0]
+
+    first, second = predict(image), predict(other)
+    assert first.glass is not None
+    assert 0.3 < first.glass.mean() < 0.45
+    assert not first.soft_mask[first.glass].any()
+    assert first.tissue_share == pytest.approx(1 - first.glass.mean())
+    assert first.probabilities == pytest.approx(second.probabilities, abs=1e-6)
+    assert np.allclose(first.soft_mask, second.soft_mask, atol=1e-6)
+
+
+def test_an_image_without_tissue_gets_no_class(model):
+    settings = model.config.images.model_copy(update={"glass": "remove"})
+    blank = np.full((96, 128, 3), 249, np.uint8)
+    answer = module.predict_images(model.method, model.classes, [blank], settings, model.device, ["image"])[0]
+    assert (answer.label, answer.probability, answer.tissue_share) == ("no tissue", 0.0, 0.0)
+    assert not answer.mask.any()
+    assert answer.record()["prediction"] == "no tissue"
+
+
+def test_masks_are_made_solid_as_the_recipe_says(model):
+    image = np.random.default_rng(0).integers(60, 200, (96, 128, 3), dtype=np.uint8)
+    everything = MaskSettings(min_area=96 * 128)
+    plain, solid = (
+        module.predict_images(
+            model.method, model.classes, [image], model.config.images, model.device, ["image"], settings
+        )[0]
+        for settings in (None, everything)
+    )
+    assert plain.mask.any()
+    assert not solid.mask.any()

@@ -117,7 +117,7 @@ def _yaml(text: str, where: str) -> dict[str, Any]:
         place = f", line {line + 1}" if line is not None else ""
         raise ConfigError(f"{where}{place}: not valid YAML") from error
     if not isinstance(raw, dict):
-        raise ConfigError(f"{where}: a recipe is a table of blocks (method, backbone, images, train)")
+        raise ConfigError(f"{where}: a recipe is a table of blocks (method, backbone, images, mask, train)")
     return raw
 
 

@@ -11,6 +11,7 @@ from histolumen.data.transforms import ImageSettings
 from histolumen.encoders.backbone import BackboneSettings
 from histolumen.methods.base import MethodSettings, all_settings
 from histolumen.settings import Settings
+from histolumen.tissue.solid import MaskSettings
 
 if TYPE_CHECKING:
     MethodBlock = MethodSettings
@@ -70,6 +71,8 @@ class RunConfig(Settings):
     """The feature extractor."""
     images: ImageSettings = ImageSettings()
     """Geometry and augmentation."""
+    mask: MaskSettings = MaskSettings()
+    """What is done to finished masks of images."""
     train: TrainSettings = TrainSettings()
     """Optimisation and choice of the best epoch."""
     seed: int = Field(default=0, ge=0, strict=True)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -32,6 +32,9 @@ class ImageSettings(Settings):
     mpp: float | None = Field(default=None, gt=0)
     """Microns per pixel of the image files; null: unknown. Slides are read at the resolution that follows from this
     and `short_side`."""
+    glass: Literal["keep", "remove"] = "keep"
+    """Bare glass beside the tissue, that is white fields that reach the border of the image: `keep` it as a part of the
+    image (the paper), or `remove` it: networks see the mean colour instead, and it is background in every mask."""
     negative_class: str | None = None
     """The class whose images have no foreground (normal tissue); null: every class has some. Masks then show evidence
     for the other classes only, whatever the predicted or true class, and may be empty."""

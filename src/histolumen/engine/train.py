@@ -193,7 +193,7 @@ class _Run:
         totals: dict[str, Tensor] = {}
         wrong = torch.zeros(2, device=self.fabric.device)  # misclassified images, all images
         for loaded in _with_short_errors(self.loader):
-            batch = loaded.map(self.fabric.to_device)
+            batch = loaded.map(self.fabric.to_device).without_glass(self.method.backbone.mean)
             # not Fabric's own precision: it casts the weights anew for each layer and pass, and takes twice as long
             with torch.autocast(self.fabric.device.type, torch.bfloat16, enabled=self.mixed):
                 terms, scores = module.losses(batch)
