@@ -56,3 +56,10 @@ def test_an_earlier_run_of_erase_predicts_with_as_many_passes_as_in_training():
     now = load_config("glas-erase")
     assert parse_run_config(now.as_dict()) == now
     assert parse_run_config({"method": {"name": "erase"}}).method.test_rounds == 1
+
+
+def test_an_earlier_run_of_unet_keeps_its_decoder():
+    former = load_config("glas-unet").as_dict()
+    del former["method"]["upsampling"]
+    assert parse_run_config(former).method.upsampling == "bilinear"
+    assert parse_config(former).method.upsampling == "nearest"

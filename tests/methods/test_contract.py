@@ -24,7 +24,7 @@ FORMS = {
     ),
     "negev": ({"warmup": 0}, {"warmup": 0, "negative_class": 0}),
     "pn": ({},),
-    "unet": ({},),
+    "unet": ({}, {"upsampling": "bilinear"}),
     "wildcat": ({},),
 }
 

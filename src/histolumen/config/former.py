@@ -31,10 +31,12 @@ def read_former_keys(raw: dict[str, Any]) -> dict[str, Any]:
 
 def read_former_run(raw: dict[str, Any]) -> dict[str, Any]:
     """Plain values of a run folder, which holds every key of the version that wrote it, so that old models predict as
-    they did: ERASE predicted with as many passes as it was trained with."""
+    they did: ERASE with as many passes as in training, U-Net with a decoder that interpolates."""
     method = raw.get("method")
     if not isinstance(method, dict):
         return raw
     if method.get("name") == "erase" and "test_rounds" not in method and "rounds" in method:
         method = {**method, "test_rounds": method["rounds"]}
+    if method.get("name") == "unet" and "upsampling" not in method:
+        method = {**method, "upsampling": "bilinear"}
     return {**raw, "method": method}
