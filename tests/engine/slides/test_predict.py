@@ -227,6 +227,10 @@ def test_unknown_resolutions_are_errors(tmp_path, gland_slide, tiny_run):
     model.mpp = None
     with pytest.raises(ConfigError, match="--model-mpp"):
         save_slide_prediction(model, gland_slide, tmp_path, SMALL_TILES.model_copy(update={"model_mpp": None}))
+    square = model.config.images.model_copy(update={"resize": "square"})
+    model.config = model.config.model_copy(update={"images": square})
+    with pytest.raises(ConfigError, match="distorted to a square"):
+        save_slide_prediction(model, gland_slide, tmp_path, SMALL_TILES.model_copy(update={"model_mpp": None}))
     unstated = write_slide(tmp_path / "a.tif", tissue_picture(), mpp=None)
     with pytest.raises(SlideError, match="--slide-mpp"):
         save_slide_prediction(model, unstated, tmp_path / "out", SMALL_TILES)
