@@ -57,8 +57,8 @@ class TrainSettings(Settings):
     precision), which is nearly twice as fast where the processor computes in it, and refused elsewhere."""
     select: Literal["accuracy", "cross_entropy", "pixel_cross_entropy", "last"] = "accuracy"
     """Which epoch is saved as `best/`, by validation labels alone: the highest `accuracy` (the latest of equals; the
-    paper), the lowest `cross_entropy`, or the `last`, which is also kept for methods that do not classify. U-Net alone may
-    use `pixel_cross_entropy`, the lowest by validation masks (the paper); any other method is refused."""
+    paper), the lowest `cross_entropy`, or the `last`, which is also kept for methods that do not classify. U-Net alone
+    may use `pixel_cross_entropy`, the lowest by validation masks (the paper); other methods are refused."""
     workers: int = Field(default=0, ge=0)
     """Processes that load images; 0 loads them in the training process, which is best for training on a CPU."""
 

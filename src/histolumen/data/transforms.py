@@ -31,9 +31,9 @@ class ImageSettings(Settings):
     short_side: int | None = Field(default=432, ge=32)
     """Images are resized so that their short side has this many pixels; null: original resolution."""
     resize: Literal["short_side", "square"] = "short_side"
-    """`short_side` keeps the aspect. `square` resizes the whole image to `short_side` x `short_side` pixels and distorts
-    it, as the paper's "resized to 416 x 416" says; masks are returned at the size of the image. Images that are not
-    square then have no single resolution, and slides need --model-mpp."""
+    """`short_side` keeps the aspect. `square` resizes the whole image to `short_side` x `short_side` pixels, as the
+    paper's "resized to 416 x 416" says; masks are returned at the size of the image. Images that are not square are
+    distorted and have no single resolution: slides then need --model-mpp."""
     mpp: float | None = Field(default=None, gt=0)
     """Microns per pixel of the image files; null: unknown. Slides are read at the resolution that follows from this
     and `short_side`."""

@@ -1,8 +1,8 @@
 """Deep MIL (Ilse et al. 2018): an image is a bag of positions, weighted by one attention map per class.
 
 By the paper's rule a pixel is foreground where attention is above 1 / (classes x positions), half its mean for two
-classes. Attention sums to 1 on every image, so it cannot be empty. If one class has no foreground, the mask is the attention of
-the most probable other class times the probability that the image is not negative.
+classes. Attention sums to 1 on every image, so it cannot be empty. If one class has no foreground, the mask is the
+attention of the most probable other class times the probability that the image is not negative.
 """
 
 import math
