@@ -28,7 +28,7 @@ class TrainSettings(Settings):
     """Images per step, summed over all processes."""
     last_batch: Literal["fill", "short"] = "fill"
     """What an epoch ends with where the batch does not divide the images: a batch filled up with the epoch's first
-    images, or a short one. The paper's number of steps needs `short`."""
+    images, or a short one, as in the paper, where an epoch shows each image once."""
     optimizer: Literal["sgd", "adamw"] = "sgd"
     """SGD with Nesterov momentum (the paper), or AdamW."""
     lr: float = Field(default=1e-3, gt=0)
