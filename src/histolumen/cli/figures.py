@@ -12,7 +12,7 @@ def figures(
     sources: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FOLDER...",
+            metavar="FOLDER",
             help="Folder of a run, a benchmark or a study. Studies of lambda, sigma and omega are drawn as one figure.",
         ),
     ],
