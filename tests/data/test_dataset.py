@@ -56,6 +56,22 @@ def test_an_example_is_a_crop_in_unit_range_with_its_class_index(manifest):
     assert example.mask is None
 
 
+def test_a_square_resize_transforms_image_and_mask_alike(manifest):
+    """Crops of the whole image, distorted; the green channel is the mask."""
+    square = STILL.model_copy(update={"resize": "square"})
+    images = TrainingImages(manifest, CLASSES, square, seed=0, with_masks=True)
+    for index in range(3):
+        assert images.whole(index).shape == (3, 48, 48)
+        crop = images[0, index]
+        assert ((crop.image[1] > 0.5) == (crop.mask[0] > 0.5)).float().mean() > 0.97
+        assert crop.mask.mean() == pytest.approx(images.whole_with_mask(index)[1].mean().item())  # nothing is cut off
+
+
+def test_images_without_masks_have_none_to_give(manifest):
+    with pytest.raises(ValueError, match="without masks"):
+        TrainingImages(manifest, CLASSES, STILL, seed=0).whole_with_mask(0)
+
+
 def test_seed_epoch_and_index_determine_the_crop_in_any_order(manifest):
     keys = [(epoch, index) for epoch in range(2) for index in range(4)]
     forwards = TrainingImages(manifest, CLASSES, SETTINGS, seed=5)

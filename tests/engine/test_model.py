@@ -5,8 +5,10 @@ import pytest
 import torch
 
 import histolumen
+from histolumen.data.transforms import ImageSettings
 from histolumen.encoders.backbone import BackboneSettings, build_backbone
 from histolumen.engine import model as module
+from histolumen.engine import windows
 from histolumen.engine.windows import map_runner
 from histolumen.errors import ImageError
 from histolumen.methods.base import at_once, build_method, settings_of
@@ -27,6 +29,29 @@ def test_a_prediction_has_the_size_of_the_image(model):
     assert sum(prediction.probabilities.values()) == pytest.approx(1, abs=1e-5)
     assert prediction.label in {"benign", "malignant"}
     assert prediction.foreground_share == prediction.mask.mean()
+
+
+@pytest.mark.parametrize(("resize", "working"), [("short_side", (64, 128)), ("square", (64, 64))])
+def test_a_mask_lies_where_its_pixels_are_whatever_the_resize(resize, working):
+    """A map of the brightness of 60 x 120 pixels whose right third is bright."""
+    settings = ImageSettings(short_side=64, crop=64, resize=resize)
+    backbone = build_backbone(BackboneSettings(name="test_resnet", weights="none"))
+    method = build_method(settings_of("cam_avg")(), backbone, 2).eval()
+    seen = []
+
+    def brightness(X: torch.Tensor) -> torch.Tensor:
+        seen.append(tuple(X.shape[2:]))
+        return torch.cat([X[:, :1], -X[:, :1]], dim=1)
+
+    method.prediction_maps = brightness
+    image = np.zeros((60, 120, 3), np.uint8)
+    image[:, 80:] = 255
+    [prediction] = module.predict_images(method, ["a", "b"], [image], settings, torch.device("cpu"), ["x.png"])
+    assert seen == [working]
+    assert prediction.soft_mask.shape == (60, 120)
+    for mask in (prediction.mask if prediction.label == "a" else ~prediction.mask, prediction.mask_by_label("a")):
+        assert not mask[:, :78].any()
+        assert mask[:, 82:].all()
 
 
 def test_a_file_and_its_pixels_have_the_same_prediction(model, tiny_manifest):
@@ -102,7 +127,7 @@ def test_large_images_are_predicted_window_by_window(model, monkeypatch, size):
     image = np.random.default_rng(1).integers(0, 255, (*size, 3), dtype=np.uint8)
     settings = model.config.images.model_copy(update={"short_side": None})
     whole = module.predict_images(model.method, model.classes, [image], settings, model.device, ["image"])[0]
-    monkeypatch.setattr(module, "map_runner", small_windows)
+    monkeypatch.setattr(windows, "map_runner", small_windows)
     windowed = module.predict_images(model.method, model.classes, [image], settings, model.device, ["image"])[0]
     assert len(calls) == 2  # maps of X, then of X+
     assert windowed.soft_mask.shape == size

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from histolumen.config.former import read_former_keys
+from histolumen.config.former import read_former_keys, read_former_run
 from histolumen.config.schema import RunConfig
 from histolumen.errors import ConfigError, nearest
 from histolumen.methods.base import method_names, settings_of
@@ -76,6 +76,11 @@ def parse_config(raw: dict[str, Any]) -> RunConfig:
     except ValidationError as error:
         problems = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")  # typos first
         raise ConfigError(_sentence(problems[0])) from error
+
+
+def parse_run_config(raw: dict[str, Any]) -> RunConfig:
+    """Validate the plain values that a run folder holds; runs of earlier versions keep their meaning."""
+    return parse_config(read_former_run(raw))
 
 
 def _sentence(problem: Any) -> str:

@@ -72,6 +72,13 @@ class TrainingImages(Dataset[TrainingCrop]):
         """Image `index` [3, H, W] in [0, 1] at its working size, without crop or augmentation."""
         return to_unit_range(self._load(index)[0])
 
+    def whole_with_mask(self, index: int) -> tuple[Tensor, Tensor]:
+        """The same, and its mask [1, H, W] of 0 and 1; for methods that read masks."""
+        image, mask, _ = self._load(index)
+        if mask is None:
+            raise ValueError("these images were made without masks")
+        return to_unit_range(image), mask.float()
+
     def _load(self, index: int) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Image, mask and glass at working size, [3 or 1, H, W] uint8."""
         if index in self._cache:

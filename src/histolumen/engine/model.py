@@ -1,6 +1,5 @@
 """A trained model: predicts class and mask of images and slides."""
 
-import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from histolumen.data.image import ImageLike, as_rgb
 from histolumen.data.transforms import ImageSettings, to_unit_range, to_working_size
 from histolumen.engine.checkpoint import find_model, load_model
 from histolumen.engine.prediction import Prediction, to_size
-from histolumen.engine.windows import WHOLE_PIXELS, WINDOW, map_runner
+from histolumen.engine.windows import runner_for
 from histolumen.methods.base import Method, predict_flipped
 from histolumen.progress import SILENT, Progress
 from histolumen.tissue.glass import find_glass
@@ -143,14 +142,12 @@ def predict_images(
     if glass is not None:
         at_working_size = torch.stack([_nearest(each, batch.shape[2:]) for each in glass]).to(device)
         batch = torch.where(at_working_size, method.backbone.mean, batch)
-    # attention is quadratic in the number of positions: transformers use windows for smaller images already
-    whole = WINDOW**2 if method.backbone.single_stride else WHOLE_PIXELS
-    run = map_runner(*batch.shape[2:], whole_pixels=whole, grid=math.lcm(multiple, method.backbone.stride))
 
     def finished(soft_mask: np.ndarray, k: int) -> np.ndarray:
         off_glass = soft_mask if glass is None else np.where(glass[k], 0, soft_mask).astype(soft_mask.dtype)
         return off_glass if mask is None else make_solid(off_glass, mask, settings.mpp)
 
+    run = runner_for(method.backbone, *batch.shape[2:])
     output = predict_flipped(method, batch, run) if settings.test_flips else method(batch, run)
     return [
         Prediction(

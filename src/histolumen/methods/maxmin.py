@@ -117,6 +117,17 @@ class MaxMin(Method):
             scores = self.localizer.scores(view.positions(self._localizer_maps, self.backbone.geometry))
         return Answer(scores.softmax(1), mask)
 
+    def classify_region(self, view: View, region: Mask, case: Case) -> Tensor:
+        """Class probabilities of C on X+ or X-, for figures: a prediction never computes X-."""
+        classifier = cast("WildcatHead", self.classifier)
+        maps = view.positions(
+            lambda X: classifier.maps(self.backbone(X, case)),
+            self.backbone.geometry,
+            seen=region,
+            scale=self.settings.classifier_scale,
+        )
+        return classifier.scores(maps).softmax(1)
+
     def _locate(self, view: View) -> tuple[Mask, Tensor | None]:
         """M+, and the localizer's scores if the mask is computed from them."""
         if self.decoder is not None:
