@@ -38,6 +38,10 @@ def exclusive(folder: Path, name: str = ".lock", wait: Callable[[str], None] | N
             try:
                 lock.acquire()
                 break
+            except FileNotFoundError:  # another process has removed the empty folder
+                if folder.exists():
+                    raise
+                continue
             except Timeout as timeout:
                 message = f"{folder}: another process is writing here ({_describe(holder)})"
                 if wait is None:

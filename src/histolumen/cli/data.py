@@ -70,9 +70,11 @@ def synthetic(
     """Synthetic H&E-like images with exact masks."""
     from histolumen.console import ConsoleProgress
     from histolumen.data.sources.synthetic import write_synthetic_set
+    from histolumen.locking import exclusive
 
-    manifest = write_synthetic_set(directory, images, size, seed, ConsoleProgress(), kind)
-    _finish(manifest, out or directory / "manifest.csv")
+    with exclusive(directory):
+        manifest = write_synthetic_set(directory, images, size, seed, ConsoleProgress(), kind)
+        _finish(manifest, out or directory / "manifest.csv")
 
 
 @app.command()
@@ -112,6 +114,7 @@ def camelyon16(
     from histolumen.data.sources.camelyon16.published import PublishedPlan, cut_published
     from histolumen.data.sources.camelyon16.sample import SamplingPlan, sample_camelyon16
     from histolumen.errors import ConfigError, DataError
+    from histolumen.locking import exclusive
     from histolumen.settings import from_options
 
     options = {
@@ -127,10 +130,11 @@ def camelyon16(
         raise ConfigError(f"{option} goes with --patches {other}; leave it out or give that")
     chosen = {**given[patches], "workers": workers or os.cpu_count() or 1}
     folders = (slides, annotations or slides, out)
-    if patches == "published":
-        result = cut_published(*folders, from_options(PublishedPlan, **chosen), dry_run, ConsoleProgress())
-    else:
-        result = sample_camelyon16(*folders, from_options(SamplingPlan, **chosen), dry_run, ConsoleProgress())
+    with exclusive(out):
+        if patches == "published":
+            result = cut_published(*folders, from_options(PublishedPlan, **chosen), dry_run, ConsoleProgress())
+        else:
+            result = sample_camelyon16(*folders, from_options(SamplingPlan, **chosen), dry_run, ConsoleProgress())
     for note in result.notes:
         typer.echo(f"note: {note}", err=True)
     for problem in result.left_out:

@@ -1,20 +1,24 @@
 """The manifest: a table of image, label, mask, split and patient that every data source produces."""
 
 import csv
+import hashlib
+import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
 from histolumen.atomic import new_file
+from histolumen.data.names import check_labels, check_texts
 from histolumen.errors import DataError, nearest
 
 Split = Literal["train", "valid", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 _COLUMNS = ("image", "label", "mask", "split", "patient")
 _FORMER_NAMES = {"group": "patient"}  # column names of earlier versions
+_OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs"}  # of spreadsheets in other languages
 _ROOT = "root"  # column of manifests that are not in the folder of their images
 
 
@@ -72,6 +76,21 @@ class Manifest:
         labels = self.masked_labels
         return bool(row.mask) or (bool(labels) and row.label not in labels)
 
+    @property
+    def shared_patients(self) -> dict[str, list[str]]:
+        """Patients with images in more than one split, and those splits: their test images are not unseen."""
+        splits: dict[str, set[str]] = {}
+        for row in self.rows:
+            if row.patient:
+                splits.setdefault(row.patient, set()).add(row.split)
+        return {patient: sorted(names) for patient, names in sorted(splits.items()) if len(names) > 1}
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all rows, wherever the images are: which images, labels and splits a number belongs to."""
+        rows = [[row.image, row.label, row.mask, row.split, row.patient] for row in self.rows]
+        return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
     def __repr__(self) -> str:
         return f"Manifest({self.root}: {len(self.rows)} images, classes {', '.join(self.classes)})"
 
@@ -116,6 +135,9 @@ def read_manifest(path: Path, images: Path | None = None) -> Manifest:
     if not rows:
         raise DataError(f"{path}: lists no image")
     _refuse_duplicates(path, rows)
+    check_labels(path, (row.label for row in rows))
+    for column in ("image", "mask", "patient"):
+        check_texts(path, column, (getattr(row, column) for row in rows))
     roots = {record.get(_ROOT) or "." for record in records.values()}
     if len(roots) > 1:
         raise DataError(f"{path}: names {len(roots)} root folders; a manifest has one")
@@ -139,6 +161,9 @@ def read_csv(path: Path) -> tuple[list[str], dict[int, dict[str, str]]]:
     if not lines:
         raise DataError(f"{path}: the file is empty")
     header = [_FORMER_NAMES.get(name, name) for name in lines.pop(min(lines))]
+    for mark, name in _OTHER_SEPARATORS.items():
+        if len(header) == 1 and mark in header[0]:
+            raise DataError(f"{path}: its columns are separated by {name}; save it as CSV with commas")
     for number, values in lines.items():
         if len(values) != len(header):
             raise DataError(f"{path}, line {number}: {len(values)} values for {len(header)} columns")
@@ -168,6 +193,13 @@ def check_trainable(manifest: Manifest, source: Path) -> None:
                 f"{source}: label '{sorted(unseen)[0]}' appears in the {name} split but not in training; "
                 f"{nearest(sorted(unseen)[0], train)}"
             )
+
+
+def describe_shared(shared: Mapping[str, Sequence[str]]) -> str:
+    """The first patient with images in several splits, and how many there are besides."""
+    patient, splits = next(iter(shared.items()))
+    more = f" ({len(shared) - 1} more patient(s) too)" if len(shared) > 1 else ""
+    return f"patient {patient} has images in the splits {' and '.join(splits)}{more}"
 
 
 def _row(path: Path, number: int, record: dict[str, str]) -> Row:

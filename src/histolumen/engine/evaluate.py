@@ -9,7 +9,7 @@ import numpy as np
 from histolumen import metrics
 from histolumen.data.image import read_image, read_mask
 from histolumen.data.manifest import Manifest, Row
-from histolumen.data.transforms import refuse_narrow
+from histolumen.data.transforms import refuse_unusable
 from histolumen.engine.model import Model
 from histolumen.engine.prediction import THRESHOLD, Prediction
 from histolumen.errors import DataError, ImageError
@@ -137,7 +137,7 @@ def evaluate(
         try:
             path = part.image_path(row)
             image = read_image(path)
-            refuse_narrow(image.shape, path)
+            refuse_unusable(image, path)
             truth = true_mask(part, row, image.shape[:2])
         except ImageError as error:
             failures.append(str(error))

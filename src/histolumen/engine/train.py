@@ -4,7 +4,7 @@ import json
 import math
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -28,7 +28,8 @@ from histolumen.engine.proposals import WholeTrainingImages, make_proposals, rea
 from histolumen.engine.resume import check_folder, random_state, set_random_state
 from histolumen.engine.runlog import RunLog, environment
 from histolumen.engine.validate import Validation, validate
-from histolumen.errors import ConfigError, DataError, ImageError, RunError
+from histolumen.errors import ConfigError, DataError, HistolumenError, ImageError, RunError
+from histolumen.locking import exclusive
 from histolumen.methods.base import build_method
 from histolumen.progress import SILENT, Progress
 
@@ -80,7 +81,24 @@ def train(
             "change --devices or --set train.batch_size"
         )
     reporting = progress if fabric.is_global_zero else SILENT
-    return _Run(fabric, config, manifest, out, reporting).train(resume=resume)
+    with _only_writer(fabric, out):
+        check_folder(out, config, manifest, resume=resume)  # again: another run may have ended meanwhile
+        return _Run(fabric, config, manifest, out, reporting).train(resume=resume)
+
+
+@contextmanager
+def _only_writer(fabric: Fabric, out: Path) -> Iterator[None]:
+    """Hold the run folder by the first process; if it is in use, all processes raise the same error."""
+    with ExitStack() as stack:
+        refusal = None
+        if fabric.is_global_zero:
+            try:
+                stack.enter_context(exclusive(out))
+            except HistolumenError as error:
+                refusal = error
+        if (refusal := fabric.broadcast(refusal)) is not None:
+            raise refusal
+        yield
 
 
 class _Run:
