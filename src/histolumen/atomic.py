@@ -52,6 +52,12 @@ def new_file(path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+def refuse_replacing(path: Path, overwrite: bool) -> None:
+    """Raise an error if a file exists that the user has not agreed to replace."""
+    if path.exists() and not overwrite:
+        raise DiskError(f"{path}: exists; add --overwrite to replace it, or choose another name")
+
+
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
     """Like `new_file`, for a folder whose files belong together. Readers call `finish_swap` first."""

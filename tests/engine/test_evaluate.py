@@ -19,6 +19,7 @@ class LeftHalf:
 
     classes: tuple[str, ...] = ("benign", "malignant")
     classifies: bool = True
+    identity: str = "left half"
 
     def predict(self, image):
         soft = np.zeros(image.shape[:2], np.float32)

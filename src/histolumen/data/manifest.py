@@ -2,6 +2,7 @@
 
 import csv
 import hashlib
+import io
 import json
 import os
 from collections import Counter
@@ -94,19 +95,32 @@ class Manifest:
     def __repr__(self) -> str:
         return f"Manifest({self.root}: {len(self.rows)} images, classes {', '.join(self.classes)})"
 
-    def write(self, path: Path) -> None:
-        """Write as CSV; a column holds the relative path of the root if the manifest is in another folder."""
+    def write(self, path: Path, *, overwrite: bool = True) -> None:
+        """Write as CSV; a column holds the relative path of the root if the manifest is in another folder.
+
+        With `overwrite=False` an existing file is kept, and an error raised unless it has this content already.
+        """
+        content = self._csv(path)
+        if not overwrite and path.exists() and not _has_content(path, content):
+            raise DataError(
+                f"{path}: exists and has another content; add --overwrite to replace it, or choose another --out"
+            )
+        with new_file(path) as temporary:
+            temporary.write_bytes(content)
+
+    def _csv(self, path: Path) -> bytes:
         root = _relative(self.root, path.parent)
         columns = _COLUMNS if root == "." else (*_COLUMNS, _ROOT)
         for row in self.rows:
             if not _is_unicode(row.image + row.mask):
                 raise DataError(f"{row.image!a}: the file name is not valid Unicode; rename the file")
-        with new_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as handle:
-            table = csv.writer(handle, lineterminator="\n")
-            table.writerow(columns)
-            for row in self.rows:
-                values = (row.image, row.label, row.mask, row.split, row.patient)
-                table.writerow(values if root == "." else (*values, root))
+        text = io.StringIO()
+        table = csv.writer(text, lineterminator="\n")
+        table.writerow(columns)
+        for row in self.rows:
+            values = (row.image, row.label, row.mask, row.split, row.patient)
+            table.writerow(values if root == "." else (*values, root))
+        return text.getvalue().encode()
 
     def summary(self) -> str:
         """One line per split: number of images per class and with a mask."""
@@ -226,6 +240,10 @@ def first_repeated(names: Iterable[str]) -> str | None:
             return name
         seen.add(name)
     return None
+
+
+def _has_content(path: Path, content: bytes) -> bool:
+    return path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content
 
 
 def _is_unicode(name: str) -> bool:

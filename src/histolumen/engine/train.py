@@ -16,7 +16,9 @@ from torch.utils.data import DataLoader
 
 from histolumen.config import RunConfig
 from histolumen.data.batch import Batch
+from histolumen.data.check import split_notes
 from histolumen.data.dataset import EpochSampler, TrainingImages
+from histolumen.data.leakage import refuse_shared_patients
 from histolumen.data.manifest import Manifest, check_trainable
 from histolumen.data.transforms import working_mpp
 from histolumen.encoders.backbone import build_backbone
@@ -71,6 +73,7 @@ def train(
         progress: receives steps and epochs.
     """
     check_trainable(manifest, manifest.root)
+    refuse_shared_patients(manifest, manifest.root)
     check_folder(out, config, manifest, resume=resume)
     check_precision(config.train.precision)
     keep_freed_memory()
@@ -159,7 +162,7 @@ class _Run:
             log = RunLog(self.out, state.epochs) if self.fabric.is_global_zero else None
             if log is not None:
                 stack.callback(log.close)
-            for note in self.method.backbone.notes:
+            for note in [*split_notes(self.manifest), *self.method.backbone.notes]:
                 self.progress.message(note)
             self.progress.training_started(epochs, len(self.loader), state.epochs)
             stack.callback(self.progress.training_ended)

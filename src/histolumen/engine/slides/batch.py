@@ -138,7 +138,7 @@ def read_state(folder: Path) -> SlideState | None:
 
 def save_slides(states: Iterable[SlideState], out: Path) -> None:
     """Write `slides.csv`: one row for each slide of this or an earlier call, sorted by name."""
-    earlier = [state for folder in sorted(out.iterdir()) if (state := read_state(folder))]
+    earlier = [state for folder in (sorted(out.iterdir()) if out.is_dir() else ()) if (state := read_state(folder))]
     rows = {state.slide: _row(state) for state in [*earlier, *states]}
     save_table([rows[slide] for slide in sorted(rows)], out / "slides.csv")
 
