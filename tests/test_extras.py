@@ -9,7 +9,9 @@ from histolumen.extras import require
 
 
 def test_a_missing_extra_gives_the_install_command():
-    with pytest.raises(ConfigError, match=r"no_such_module is not installed; run in the clone: pip install .*-e '\.\[study\]'"):
+    with pytest.raises(
+        ConfigError, match=r"no_such_module is not installed; run in the clone: pip install .*-e '\.\[study\]'"
+    ):
         require("study", "math", "no_such_module")
 
 

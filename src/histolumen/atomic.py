@@ -43,7 +43,9 @@ def new_file(path: Path) -> Iterator[Path]:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, "is a folder", str(path))
         if path.exists() and not path.is_file():
-            raise DiskError(f"{path}: is not a regular file (a device or a pipe), and is left alone; choose another name")
+            raise DiskError(
+                f"{path}: is not a regular file (a device or a pipe), and is left alone; choose another name"
+            )
         try:
             yield temporary
             _flush(temporary)

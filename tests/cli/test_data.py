@@ -28,7 +28,9 @@ def test_an_edited_manifest_is_kept_unless_overwritten(images, tmp_path):
     out.write_text(edited)
     result = run("data", "folder", images, "--out", out)
     assert result.returncode == 2
-    assert "m.csv: exists and has another content; add --overwrite to replace it, or choose another --out" in result.stderr
+    assert (
+        "m.csv: exists and has another content; add --overwrite to replace it, or choose another --out" in result.stderr
+    )
     assert out.read_text() == edited
     assert run("data", "folder", images, "--out", out, "--overwrite").returncode == 0
     assert out.read_text() == original

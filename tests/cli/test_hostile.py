@@ -1,7 +1,6 @@
 """Places that cannot be written, numbers that are none, and inputs by the thousand: one helpful line each."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -29,8 +28,12 @@ def refused(result: subprocess.CompletedProcess[str]) -> str:
 
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a pseudo file system")
 @pytest.mark.parametrize("place", ["/proc/x", "/sys/x"])
-@pytest.mark.parametrize("command", ["train", "predict", "slide", "benchmark", "data folder", "data synthetic", "evaluate"])
-def test_output_into_a_pseudo_file_system_is_refused(command, place, tiny_run, tiny_manifest, table, gland_slide, tmp_path):
+@pytest.mark.parametrize(
+    "command", ["train", "predict", "slide", "benchmark", "data folder", "data synthetic", "evaluate"]
+)
+def test_output_into_a_pseudo_file_system_is_refused(
+    command, place, tiny_run, tiny_manifest, table, gland_slide, tmp_path
+):
     image = tiny_manifest.image_path(tiny_manifest.rows[0])
     (tmp_path / "c").mkdir()
     shutil.copy(image, tmp_path / "c" / "x.png")
@@ -131,4 +134,4 @@ def test_training_says_that_validation_lacks_a_class(tiny_manifest, table, tmp_p
     result = run("train", "glas-sem", "--data", tmp_path / "m.csv", "--out", tmp_path / "r", *options)
     assert result.returncode == 0, result.stderr
     assert "the valid split has no image of class malignant" in result.stderr
-    assert os.path.exists(tmp_path / "r" / "best")
+    assert (tmp_path / "r" / "best").exists()

@@ -32,9 +32,7 @@ def png() -> Callable[..., bytes]:
     def chunk(kind: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
-    def make(
-        width: int, height: int, bits: int, colour_type: int, lines: list[bytes], sbit: bytes = b""
-    ) -> bytes:
+    def make(width: int, height: int, bits: int, colour_type: int, lines: list[bytes], sbit: bytes = b"") -> bytes:
         header = struct.pack(">IIBBBBB", width, height, bits, colour_type, 0, 0, 0)
         pixels = zlib.compress(b"".join(b"\0" + line for line in lines))
         significant = chunk(b"sBIT", sbit) if sbit else b""

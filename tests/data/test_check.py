@@ -65,7 +65,8 @@ def test_near_duplicates_across_splits_are_said(rows, tmp_path, save):
     findings = check_manifest(Manifest((*rows, Row("copy.jpg", "a", "test")), tmp_path))
     assert findings.problems == []
     assert findings.warnings == [
-        "1 image(s) look like one of another split, which makes results too optimistic: copy.jpg (test) and 0.png (train)"
+        "1 image(s) look like one of another split, which makes results too optimistic: "
+        "copy.jpg (test) and 0.png (train)"
     ]
 
 

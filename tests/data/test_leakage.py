@@ -54,7 +54,9 @@ def test_turned_compressed_resized_and_brightened_copies_are_found(tmp_path):
     copies = variants(sample(5), tmp_path)
     for name, pixels in copies.items():
         found.add(name, "test", fingerprint(pixels))
-    assert {(one, other) for one, other in found.across_splits()} == {((name, "test"), ("5", "train")) for name in copies}
+    assert {(one, other) for one, other in found.across_splits()} == {
+        ((name, "test"), ("5", "train")) for name in copies
+    }
 
 
 def test_plain_images_are_not_called_copies():

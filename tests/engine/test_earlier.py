@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ class Counting(LeftHalf):
         self.identity, self.seen = identity, []
 
     def predict(self, image):
-        self.seen.append(os.path.basename(image))
+        self.seen.append(Path(image).name)
         return super().predict(image)
 
 
@@ -57,7 +58,7 @@ def test_new_changed_and_lost_images_are_predicted(images, tmp_path):
     again = Counting()
     predict(again, images, out)
     assert again.seen == ["b.png", "c.png", "d.png"]
-    rows = {os.path.basename(row["image"]): row for row in listed(out)}
+    rows = {Path(row["image"]).name: row for row in listed(out)}
     assert list(rows) == ["a.png", "b.png", "c.png", "d.png"]
     assert rows["b.png"]["p_malignant"] == str(round(200 / 255, 6))
     assert (out / "masks" / "c.png").is_file()
@@ -67,7 +68,7 @@ def test_another_model_is_refused_and_changes_nothing(images, tmp_path):
     out = tmp_path / "out"
     predict(Counting(), images, out)
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
-    with pytest.raises(RunError, match="out: holds predictions of another model.*choose another --out"):
+    with pytest.raises(RunError, match=r"out: holds predictions of another model.*choose another --out"):
         predict(Counting("second"), images, out)
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
@@ -150,13 +151,15 @@ def test_a_name_that_is_not_unicode_has_polygons_too(tmp_path):
         json.loads((tmp_path / "out" / record["geojson"]).read_text())
 
 
-@pytest.mark.parametrize("failure", [RuntimeError("not enough memory"), MemoryError(), KeyError("x"), ImageError("b: bad")])
+@pytest.mark.parametrize(
+    "failure", [RuntimeError("not enough memory"), MemoryError(), KeyError("x"), ImageError("b: bad")]
+)
 @pytest.mark.parametrize("step", ["predict", "save", "geojson"])
 def test_whatever_step_fails_the_others_are_done(images, tmp_path, monkeypatch, failure, step):
     model = LeftHalf()
     if step == "predict":
         real = model.predict
-        
+
         def predict_or_fail(image):
             if image.name == "b.png":
                 raise failure
@@ -174,13 +177,14 @@ def test_whatever_step_fails_the_others_are_done(images, tmp_path, monkeypatch, 
 
         monkeypatch.setattr(Prediction, name, fails)
     report = predict(model, images, tmp_path / "out", geojson=True)
-    assert [os.path.basename(record["image"]) for record in report.records] == ["a.png", "c.png"]
+    assert [Path(record["image"]).name for record in report.records] == ["a.png", "c.png"]
     assert len(report.failures) == 1
     assert "b" in report.failures[0]
 
 
 def test_a_full_disk_stops_the_batch_with_its_sentence(images, tmp_path, monkeypatch):
     """Every further image would fail too, after minutes of computing."""
+
     def full(self, *arguments):
         raise DiskError("masks/b.png: the disk is full") from OSError(errno.ENOSPC, "full")
 

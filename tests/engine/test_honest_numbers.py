@@ -24,7 +24,7 @@ def test_training_and_selection_do_not_depend_on_the_test_split(tiny_manifest, t
     spoilt = with_test_rows(
         tiny_manifest, lambda row: replace(row, image=f"absent/{row.image}", label=other[row.label], mask="")
     )
-    none = with_test_rows(tiny_manifest, lambda row: None)  # noqa: ARG005
+    none = with_test_rows(tiny_manifest, lambda row: None)
     assert {row.split for row in none.rows} == {"train", "valid"}
     for name, manifest in (("spoilt", spoilt), ("none", none)):
         state = train(tiny_config(), manifest, tmp_path / name)

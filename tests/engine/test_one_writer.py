@@ -46,7 +46,9 @@ def test_a_training_does_not_start_in_a_folder_that_is_being_written(tiny_manife
 
 
 def test_a_run_of_a_benchmark_that_train_is_writing_is_held(tiny_manifest, tmp_path):
-    (job,) = BenchmarkPlan(target="glas", methods=("cam-avg",), recipe=None, backbone=None, seeds=(0,), overrides=SMALL, split="test").jobs()
+    (job,) = BenchmarkPlan(
+        target="glas", methods=("cam-avg",), recipe=None, backbone=None, seeds=(0,), overrides=SMALL, split="test"
+    ).jobs()
     with exclusive(tmp_path / "runs" / job.key):
         outcome = run_job(job, tiny_manifest, tmp_path, "test")
     assert outcome.status == "held"

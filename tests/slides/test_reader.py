@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -89,7 +90,7 @@ class Endless:
     dimensions = (2_000_000, 2_000_000)
     level_dimensions = (dimensions,)
     level_downsamples = (1.0,)
-    properties: dict[str, str] = {}
+    properties: ClassVar[dict[str, str]] = {}
 
 
 def test_a_header_cannot_ask_for_more_memory_than_a_limit():

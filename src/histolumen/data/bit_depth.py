@@ -50,11 +50,11 @@ def _significant_bits(path: Path) -> int | None:
         file.seek(_PNG_START)
         for _ in range(_MAX_CHUNKS):
             head = file.read(8)
-            if len(head) < 8 or head[4:] == b"IDAT":  # noqa: PLR2004 - length and name, four bytes each
+            if len(head) < 8 or head[4:] == b"IDAT":
                 return None
             (length,) = struct.unpack(">I", head[:4])
             if head[4:] == b"sBIT":
                 bits = file.read(1)
-                return bits[0] if bits and 0 < bits[0] <= 16 else None  # noqa: PLR2004
+                return bits[0] if bits and 0 < bits[0] <= 16 else None
             file.seek(length + 4, 1)
     return None

@@ -91,9 +91,10 @@ def read_mask(path: Path, size: tuple[int, int]) -> np.ndarray:
             raise ImageError(f"{path}: a mask of 16-bit colour loses its small labels; convert it to grey or 8 bits")
         inverted = _white_is_zero(image)
         values = np.asarray(_upright(_decode(image, path)))
-        if values.shape[:2] != size:
+        height, width = values.shape[:2]
+        if (height, width) != size:
             raise ImageError(
-                f"{path}: the mask is {values.shape[1]} x {values.shape[0]} pixels but its image {size[1]} x {size[0]}; "
+                f"{path}: the mask is {width} x {height} pixels but its image {size[1]} x {size[0]}; "
                 "give the mask that belongs to this image"
             )
         if inverted:
@@ -120,7 +121,7 @@ def _open(path: Path) -> Image.Image:
         raise ImageError(f"{path}: cannot be read ({error}); copy it again or convert it to PNG") from error
     if several:
         image.close()
-        raise ImageError(f"{path}: {several} images in one file; save them as separate files, one answer is for one image")
+        raise ImageError(f"{path}: {several} images in one file; save them as separate files, one image in each")
     if image.width * image.height > MAX_PIXELS:
         image.close()
         raise ImageError(
@@ -193,7 +194,7 @@ def _scale_to_uint8(values: np.ndarray, bits: int | None) -> np.ndarray:
         return (np.nan_to_num(values).clip(0, top) * (255 / top)).round().astype(np.uint8)
     if bits is None:
         bits = guessed_bits(values)
-        if bits < 16 and values.any():  # noqa: PLR2004 - the size of the file's values
+        if bits < 16 and values.any():
             warnings.warn(READ_AS_TWELVE_BIT, ImageWarning, stacklevel=2)
     top = 2**bits - 1
     return (values.clip(0, top) * (255 / top)).round().astype(np.uint8)

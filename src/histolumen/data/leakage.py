@@ -49,7 +49,7 @@ def _turns(pixels: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _hash(pixels: np.ndarray) -> np.ndarray:
-    waves = dctn(pixels, norm="ortho")[:_WAVES, :_WAVES].ravel()[1:]  # without the mean brightness
+    waves = np.asarray(dctn(pixels, norm="ortho"))[:_WAVES, :_WAVES].ravel()[1:]  # without the mean brightness
     if np.abs(waves).max() < 1:
         return np.zeros(len(waves), np.float32)
     return np.where(waves > np.median(waves), 1, -1).astype(np.float32)

@@ -38,4 +38,4 @@ def check_texts(source: Path, kind: str, texts: Iterable[str]) -> None:
 
 def _refuse(source: Path, kind: str, text: str, categories: frozenset[str]) -> None:
     if any(unicodedata.category(character) in categories for character in text):
-        raise DataError(f"{source}: {kind} {ascii(text)} has a character that cannot be seen; remove it")
+        raise DataError(f"{source}: {kind} {text!a} has a character that cannot be seen; remove it")

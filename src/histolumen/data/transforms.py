@@ -81,12 +81,12 @@ class QuarterTurn(v2.Transform):
 
 
 def refuse_unusable(image: np.ndarray, path: Path | None = None) -> None:
-    """Raise an error for an image [H, W, 3] that no answer could be based on: tiny, very narrow or of one colour."""
+    """Raise an error for an image [H, W, 3] that no answer can be based on: tiny, very narrow, one colour."""
     height, width = image.shape[:2]
     refuse_narrow(image.shape, path)
     if min(height, width) < _MIN_INPUT_SIDE:
         raise ImageError(
-            f"{path or 'image'}: {width} x {height} pixels is too small (a side under {_MIN_INPUT_SIDE}) to be classified"
+            f"{path or 'image'}: {width} x {height} pixels is too small (a side under {_MIN_INPUT_SIDE}) to classify"
         )
     if (np.ptp(image.reshape(-1, image.shape[2]), axis=0) <= _PLAIN_RANGE).all():
         raise ImageError(f"{path or 'image'}: one plain colour, there is nothing to classify; leave it out")

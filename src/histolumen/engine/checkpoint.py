@@ -121,9 +121,10 @@ def load_state(folder: Path) -> dict[str, Any]:
             ) from error
         raise RunError(f"{path}: damaged; start a new run (the model in best/ can still be used)") from error
 
-
-    if not isinstance(state, dict) or not _STATE_KEYS <= set(state):
-        raise RunError(f"{path}: not the state of a training run; start a new run (the model in best/ can still be used)")
+    if not isinstance(state, dict) or not set(state) >= _STATE_KEYS:
+        raise RunError(
+            f"{path}: not the state of a training run; start a new run (the model in best/ can still be used)"
+        )
     return state
 
 
@@ -131,7 +132,7 @@ def _is_pickle(path: Path) -> bool:
     """Whether a file starts as pickles do since protocol 2; files of torch are ZIP archives."""
     with path.open("rb") as file:
         start = file.read(2)
-    return len(start) == 2 and start[0] == 0x80 and start[1] <= 5  # noqa: PLR2004 - opcode PROTO and its argument
+    return len(start) == 2 and start[0] == 0x80 and start[1] <= 5
 
 
 def find_model(path: Path) -> Path:
@@ -167,7 +168,7 @@ def _read_card(folder: Path) -> dict[str, Any]:
         raise RunError(f"{path}: has no sha256 of the weights, so they cannot be checked; copy the folder again")
     if "identity" in content and content["identity"] != _digest(content):  # absent from earlier models
         raise RunError(
-            f"{path}: was changed after training: its labels or settings do not match its identity; copy the folder again"
+            f"{path}: was changed after training: labels or settings do not match its identity; copy the folder again"
         )
     return content
 
@@ -201,7 +202,7 @@ def _parse_card(content: dict[str, Any], folder: Path) -> ModelCard:
 def _classes(names: Any) -> list[str]:
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
         raise ValueError("classes: expected a list of names")
-    if len(names) < 2 or len(set(names)) < len(names):  # noqa: PLR2004 - a choice needs two
+    if len(names) < 2 or len(set(names)) < len(names):
         raise ValueError(f"classes: expected at least two different names, found {names}")
     return names
 

@@ -106,7 +106,7 @@ def _predict_files(model: Model, inputs: Sequence[Input], ledger: Ledger, geojso
                         saved = time.monotonic()
                     record = _save(prediction, Input(item.path, name), ledger.out, geojson=geojson)
                     ledger.add(Source.of(item.path, name), record)
-                except Exception as error:  # noqa: BLE001 - one file never costs the others
+                except Exception as error:
                     if _concerns_all(error):
                         raise
                     report.failures.append(_message(error, item.path))

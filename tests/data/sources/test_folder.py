@@ -290,7 +290,7 @@ def test_linked_class_folders_are_followed(tmp_path):
 
 @pytest.mark.parametrize("label", ["be\0nign", "benign\x07", "be\u200bnign", "be\u202enign"])
 def test_a_label_with_invisible_characters_is_refused(images, label):
-    with pytest.raises(DataError, match="label .* has a character that cannot be seen"):
+    with pytest.raises(DataError, match=r"label .* has a character that cannot be seen"):
         from_table(images, f"image,label\n1.png,{label}\n2.png,malignant\n")
 
 

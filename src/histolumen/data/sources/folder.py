@@ -115,9 +115,7 @@ def _class_folders(source: Path) -> Iterator[Path]:
             continue
         if entry.name.lower() in _SPLIT_NAMES:
             yield from (
-                Path(inner.path)
-                for inner in os.scandir(entry)
-                if inner.is_dir() and not inner.name.startswith(".")
+                Path(inner.path) for inner in os.scandir(entry) if inner.is_dir() and not inner.name.startswith(".")
             )
         else:
             yield Path(entry.path)

@@ -98,8 +98,8 @@ def _predict(
         scale = slide.natural_scale(model_mpp / mpp)
         if scale < 1 / _MAX_ENLARGEMENT:
             raise SlideError(
-                f"{path}: {model_mpp:g} microns per pixel for the network and {mpp:g} of the slide would enlarge the slide "
-                f"{1 / scale:.0f} times; check --model-mpp and --slide-mpp"
+                f"{path}: {model_mpp:g} microns per pixel for the network and {mpp:g} of the slide "
+                f"would enlarge the slide {1 / scale:.0f} times; check --model-mpp and --slide-mpp"
             )
         tissue = find_tissue(slide, max(1.0, _TISSUE_MPP / mpp))
         if not tissue.mask.any():

@@ -142,10 +142,11 @@ def _run_jobs(jobs: list[Job], execute: _Execute, progress: Progress) -> list[st
     """Run all jobs, those held by other processes last; return one message per failed job."""
     started, total, ended, trained, waiting, failures = time.monotonic(), len(jobs), 0, 0, False, []
     while jobs:
-        held = []
+        held, holder = [], ""
         for job, (status, reason) in execute(jobs):
             if status == "held":
                 held.append(job)
+                holder = reason
                 continue
             ended += 1
             trained += status == "done"
@@ -157,7 +158,7 @@ def _run_jobs(jobs: list[Job], execute: _Execute, progress: Progress) -> list[st
         if held and len(held) == len(jobs):
             if not waiting:
                 progress.message(f"waiting for {len(held)} run(s) held by other processes")
-                progress.message(reason)
+                progress.message(holder)
             waiting = True
             time.sleep(_POLL_SECONDS)
         jobs = held
