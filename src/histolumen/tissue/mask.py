@@ -102,7 +102,8 @@ def tissue_mask(picture: np.ndarray, largest_lumen: int = _HOLE) -> np.ndarray:
     high, low = smooth.max(2).astype(np.float32), smooth.min(2)
     saturation = np.where(high > _BLACK, (high - low) / np.maximum(high, 1), 0)
     mask = saturation > np.clip(otsu_threshold(saturation), *_THRESHOLD_LIMITS)
-    mask = np.asarray(ndimage.binary_closing(np.pad(mask, 2, mode="edge"), np.ones((3, 3))))[2:-2, 2:-2]
+    closed = np.asarray(ndimage.binary_closing(np.pad(mask, 2, mode="edge"), np.ones((3, 3))), dtype=bool)
+    mask = closed[2:-2, 2:-2]
     enclosed = np.asarray(ndimage.binary_fill_holes(mask)) & ~mask
     glass = morphology.remove_small_objects(enclosed, max_size=max(largest_lumen - 1, 0))
     return morphology.remove_small_objects(mask | (enclosed & ~glass), max_size=_SPECK - 1)
