@@ -12,7 +12,7 @@ from histolumen.encoders.geometry import FLIPS
 from histolumen.errors import DataError
 from histolumen.proposals import clusters
 from histolumen.proposals.images import Proposals, WholeImages
-from histolumen.tissue.glass import open_fields, white_fields
+from histolumen.tissue.glass import find_glass, white_fields
 
 _HALF = 0.5
 _POSITIONS, _MIN_POSITIONS = 400, 16  # sampled per image; images with less tissue take no part in clustering
@@ -77,10 +77,9 @@ def view_image(backbone: Backbone, image: Tensor) -> ViewedImage:
     """Features and tissue of an image [1, 3, H, W] in [0, 1]."""
     views = tissue_views(backbone, image)
     pixels = (255 * image[0]).round().to(torch.uint8).permute(1, 2, 0).cpu().numpy()
-    white = white_fields(pixels)
     shares = [
         F.interpolate(torch.from_numpy(mask)[None, None].float(), size=views[0].shape[1:], mode="area")[0, 0]
-        for mask in (white, open_fields(white))
+        for mask in (white_fields(pixels), find_glass(pixels))
     ]
     return ViewedImage(views, shares[0] <= _MAX_WHITE, shares[1])
 

@@ -1,13 +1,14 @@
-"""Bare glass in an image: white fields that reach the border; a white field enclosed by tissue is a lumen.
+"""Bare glass in an image: white fields beside the tissue; a white field that tissue encloses is a lumen.
 
-Both look alike, so the position decides: glass beside the tissue leaves the image over a long stretch of its border, a
-lumen is enclosed or is cut by the border once.
+Both look alike, so their surroundings decide. Glass leaves the image over a long stretch of its border; a lumen is
+enclosed, or is cut by the border once. Of the fields in between, a lumen is lined by epithelium, whose nuclei take up
+more haematoxylin than the rest of the tissue; the edge of a section has no such lining.
 """
 
 import numpy as np
 from PIL import Image
 from scipy import ndimage
-from skimage import measure
+from skimage import color, measure
 
 _SIDE = 432  # short side, in pixels, to which pictures are reduced first; the sizes below refer to it
 _BRIGHT = 238  # of the brightest channel
@@ -15,6 +16,8 @@ _COLOURLESS = 0.07  # largest saturation
 _SMOOTHING, _OPENING = 5, 2  # pixels: specks and thin gaps in tissue are not fields
 _BORDER_SHARE = 0.12  # of the border of the image; lumens that the border cuts have less
 _ALWAYS_GLASS = 0.2  # share of the image; a larger field at the border is never a lumen
+_RIM = 12, 25  # pixels from a field: its lining, beyond the blurred edge
+_LINED = 0.1  # haematoxylin of a lining above the mean of the tissue, in standard deviations
 
 
 def white_fields(picture: np.ndarray) -> np.ndarray:
@@ -30,22 +33,38 @@ def white_fields(picture: np.ndarray) -> np.ndarray:
 
 
 def find_glass(picture: np.ndarray) -> np.ndarray:
-    """Glass beside the tissue [H, W] bool: white fields that leave the image over a long stretch of its border."""
-    glass = open_fields(_white(_reduced(picture)))
+    """Glass beside the tissue [H, W] bool, for a picture as in `white_fields`."""
+    reduced = _reduced(picture)
+    white = _white(reduced)
+    glass = np.zeros_like(white)
+    for field in open_fields(white):
+        if field.mean() >= _ALWAYS_GLASS or not _is_lined(field, white, reduced):
+            glass |= field
     widened = np.asarray(ndimage.binary_dilation(glass, iterations=_SMOOTHING // 2 + 1))  # smoothing blurred its rim
     return _to_size(widened, picture.shape[:2])
 
 
-def open_fields(white: np.ndarray) -> np.ndarray:
-    """The connected fields of a mask that leave the image over a long stretch of its border."""
+def open_fields(white: np.ndarray) -> list[np.ndarray]:
+    """The connected fields [H, W] of a mask that leave the image over a long stretch of its border."""
     fields = np.asarray(measure.label(white, connectivity=1))
-    count = int(fields.max())
+    count = int(fields.max()) + 1
     edge = np.concatenate([fields[0], fields[-1], fields[1:-1, 0], fields[1:-1, -1]])
-    border_share = np.bincount(edge, minlength=count + 1) / edge.size
-    area = np.bincount(fields.ravel(), minlength=count + 1) / fields.size
-    is_glass = (border_share >= _BORDER_SHARE) | ((border_share > 0) & (area >= _ALWAYS_GLASS))
-    is_glass[0] = False  # everything that is not white
-    return is_glass[fields]
+    border_share = np.bincount(edge, minlength=count) / edge.size
+    area = np.bincount(fields.ravel(), minlength=count) / fields.size
+    is_open = (border_share >= _BORDER_SHARE) | ((border_share > 0) & (area >= _ALWAYS_GLASS))
+    return [fields == number for number in range(1, count) if is_open[number]]
+
+
+def _is_lined(field: np.ndarray, white: np.ndarray, picture: np.ndarray) -> bool:
+    """Whether the tissue around a field has more haematoxylin than most of the tissue: nuclei of an epithelium."""
+    distance = np.asarray(ndimage.distance_transform_edt(~field))
+    tissue = ~np.asarray(ndimage.binary_dilation(white, iterations=_SMOOTHING), dtype=bool)
+    rim = tissue & (distance > _RIM[0]) & (distance <= _RIM[1])
+    if not rim.any():
+        return False
+    haematoxylin = color.rgb2hed(picture)[..., 0]
+    everywhere = haematoxylin[tissue]
+    return bool(haematoxylin[rim].mean() > everywhere.mean() + _LINED * everywhere.std())
 
 
 def _white(reduced: np.ndarray) -> np.ndarray:
