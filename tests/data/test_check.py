@@ -99,3 +99,15 @@ def test_progress_sees_every_row(rows, tmp_path):
     recorder = Recorder()
     check_manifest(Manifest(tuple(rows), tmp_path), recorder)
     assert recorder.seen == rows
+
+
+def test_the_tissue_of_each_image_is_measured(rows, tmp_path, save):
+    half = np.random.default_rng(4).integers(60, 180, (64, 64, 3)).astype(np.uint8)
+    half[:, :32] = 250
+    save(half, "half.png")
+    findings = check_manifest(Manifest((*rows, Row("half.png", "a", "train")), tmp_path))
+    assert findings.tissue["half.png"] == pytest.approx(0.5, abs=0.06)
+    assert all(share == 1 for image, share in findings.tissue.items() if image != "half.png")
+    count, line = findings.tissue_lines()
+    assert count == f"tissue: 1 of {len(rows) + 1} images have bare glass beside the tissue"
+    assert line.endswith("% tissue: half.png")

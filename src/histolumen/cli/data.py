@@ -179,7 +179,7 @@ def check(
     manifest: Annotated[Path, typer.Argument(help="Manifest to check.")],
     images: Annotated[Path | None, typer.Option(help="Folder of the images, if they have moved.")] = None,
 ) -> None:
-    """Decode every image and mask, and list the problems."""
+    """Decode every image and mask; list the problems, and the images with bare glass beside the tissue."""
     from histolumen.console import ConsoleProgress
     from histolumen.data.check import check_manifest
     from histolumen.data.manifest import read_manifest
@@ -188,6 +188,8 @@ def check(
     content = read_manifest(manifest, images)
     findings = check_manifest(content, ConsoleProgress())
     typer.echo(content.summary())
+    for line in first_few(findings.tissue_lines()):
+        typer.echo(line)
     for warning in findings.warnings:
         typer.echo(f"note: {warning}")
     for problem in first_few(findings.problems):

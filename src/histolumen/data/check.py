@@ -10,22 +10,38 @@ from histolumen.data.manifest import Manifest, describe_shared
 from histolumen.data.transforms import refuse_unusable
 from histolumen.errors import ImageError
 from histolumen.progress import SILENT, Progress
+from histolumen.tissue.glass import find_glass
 
 _SHOWN = 5  # pairs of similar images that are named
 
 
 @dataclass(frozen=True)
 class Findings:
-    """Problems with single files, and warnings about the data set as a whole."""
+    """Problems with single files, warnings about the data set as a whole, and how much of each image is tissue.
+
+    `tissue` has the share in [0, 1] of every image that was read: what is not bare glass.
+    """
 
     problems: list[str]
     warnings: list[str]
+    tissue: dict[str, float]
+
+    def tissue_lines(self) -> list[str]:
+        """One line for each image with glass, least tissue first, after a line that counts them."""
+        with_glass = sorted((share, image) for image, share in self.tissue.items() if share < 1)
+        if not with_glass:
+            return ["tissue: no image has bare glass beside the tissue"]
+        return [
+            f"tissue: {len(with_glass)} of {len(self.tissue)} images have bare glass beside the tissue",
+            *(f"  {100 * share:3.0f} % tissue: {image}" for share, image in with_glass),
+        ]
 
 
 def check_manifest(manifest: Manifest, progress: Progress = SILENT) -> Findings:
     """Decode every image and mask, and look for common mistakes in the splits."""
     problems: list[str] = []
     fingerprints, dim = Fingerprints(), []
+    tissue: dict[str, float] = {}
     shared = manifest.shared_patients
     if shared and not is_published_split(manifest):
         problems.append(f"{describe_shared(shared)}; give all images of a patient the same split")
@@ -37,6 +53,7 @@ def check_manifest(manifest: Manifest, progress: Progress = SILENT) -> Findings:
                 image = read_image(path)
             dim += [row.image] if any(issubclass(warning.category, ImageWarning) for warning in said) else []
             refuse_unusable(image, path)
+            tissue[row.image] = 1 - float(find_glass(image).mean())
             mask = manifest.mask_path(row)
             if mask is not None:
                 read_mask(mask, image.shape[:2])
@@ -46,7 +63,7 @@ def check_manifest(manifest: Manifest, progress: Progress = SILENT) -> Findings:
     notes = [*split_notes(manifest), *_alike(fingerprints)]
     if dim:
         notes.append(f"{len(dim)} image(s) have {READ_AS_TWELVE_BIT} (first: {dim[0]})")
-    return Findings(problems, notes)
+    return Findings(problems, notes, tissue)
 
 
 def split_notes(manifest: Manifest) -> list[str]:
