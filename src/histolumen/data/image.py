@@ -18,9 +18,14 @@ ImageFile.LOAD_TRUNCATED_IMAGES = False
 Image.MAX_IMAGE_PIXELS = None  # `_open` checks MAX_PIXELS itself, with a better message
 
 
-def read_image(path: Path) -> np.ndarray:
-    """Decode to RGB [H, W, 3] uint8: grey is repeated, transparent pixels become white, 16 bits become 8."""
-    with _open(path) as image:
+def read_image(path: Path, max_pixels: int = MAX_PIXELS) -> np.ndarray:
+    """Decode to RGB [H, W, 3] uint8: grey is repeated, transparent pixels become white, 16 bits become 8.
+
+    Args:
+        path: image file.
+        max_pixels: larger images are an error, before any pixel is decoded.
+    """
+    with _open(path, max_pixels) as image:
         return _to_rgb(_decode(image, path))
 
 
@@ -81,7 +86,13 @@ def read_mask(path: Path, size: tuple[int, int]) -> np.ndarray:
     return values != 0
 
 
-def _open(path: Path) -> Image.Image:
+def image_size(path: Path) -> tuple[int, int]:
+    """Width and height from the header of an image file."""
+    with _open(path) as image:
+        return image.size
+
+
+def _open(path: Path, max_pixels: int = MAX_PIXELS) -> Image.Image:
     try:
         if path.stat().st_size == 0:
             raise ImageError(f"{path}: the file is empty; copy it again")
@@ -94,10 +105,10 @@ def _open(path: Path) -> Image.Image:
         raise ImageError(f"{path}: not an image that can be read; convert it to PNG or TIFF") from error
     except (OSError, ValueError, SyntaxError) as error:
         raise ImageError(f"{path}: cannot be read ({error}); copy it again or convert it to PNG") from error
-    if image.width * image.height > MAX_PIXELS:
+    if image.width * image.height > max_pixels:
         image.close()
         raise ImageError(
-            f"{path}: {image.width} x {image.height} pixels are over the limit of {MAX_PIXELS:,}; "
+            f"{path}: {image.width} x {image.height} pixels are over the limit of {max_pixels:,}; "
             "cut it into tiles or shrink it first"
         )
     return image

@@ -1,6 +1,5 @@
 """A trained model: predicts class and mask of images and slides."""
 
-import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from histolumen.data.image import ImageLike, as_rgb
 from histolumen.data.transforms import ImageSettings, to_unit_range, to_working_size
 from histolumen.engine.checkpoint import find_model, load_model
 from histolumen.engine.prediction import Prediction, to_size
-from histolumen.engine.windows import WHOLE_PIXELS, WINDOW, map_runner
+from histolumen.engine.windows import runner_for
 from histolumen.methods.base import Method, predict_flipped
 from histolumen.progress import SILENT, Progress
 
@@ -134,9 +133,7 @@ def predict_images(
         to_working_size(pixels, settings, Path(path), multiple) for pixels, path in zip(images, sources, strict=True)
     ]
     batch = to_unit_range(torch.stack(working)).to(device)
-    # attention is quadratic in the number of positions: transformers use windows for smaller images already
-    whole = WINDOW**2 if method.backbone.single_stride else WHOLE_PIXELS
-    run = map_runner(*batch.shape[2:], whole_pixels=whole, grid=math.lcm(multiple, method.backbone.stride))
+    run = runner_for(method.backbone, *batch.shape[2:])
     output = predict_flipped(method, batch, run) if settings.test_flips else method(batch, run)
     return [
         Prediction(

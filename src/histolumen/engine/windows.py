@@ -1,15 +1,24 @@
 """Sliding-window inference for images of any size in bounded memory."""
 
+import math
 from collections.abc import Callable
 
 from torch import Tensor
 from torch.nn import functional as F
 
+from histolumen.encoders.backbone import Backbone
 from histolumen.methods.base import MapRunner, at_once
 
 WHOLE_PIXELS = 2048 * 2048  # images up to this size are predicted at once
 WINDOW = 1024
 _OVERLAP = 0.25
+
+
+def runner_for(backbone: Backbone, height: int, width: int) -> MapRunner:
+    """Return a function that applies a network to images of this size: at once or, if they are large, in windows."""
+    # attention is quadratic in the number of positions: transformers use windows for smaller images already
+    whole = WINDOW**2 if backbone.single_stride else WHOLE_PIXELS
+    return map_runner(height, width, whole_pixels=whole, grid=math.lcm(backbone.size_multiple, backbone.stride))
 
 
 def map_runner(

@@ -10,7 +10,8 @@ from histolumen.data.splitting import stratified_split
 from histolumen.errors import DataError, nearest
 from histolumen.settings import Settings
 
-MASK_ENDINGS = ("_mask", "_anno")
+MASK_ENDINGS = ("_mask", "_anno", "_corrected")
+"""Endings of mask files, in order of preference; the viewer writes `_corrected`."""
 _SPLIT_NAMES = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
 _CSV_COLUMNS = ("image", "label", "mask", "split", "patient")
 
@@ -35,7 +36,7 @@ class _Entry:
 def manifest_from_folder(source: Path, plan: SplitPlan, patient_pattern: str | None = None) -> Manifest:
     """Read `CLASS/*.png` or `SPLIT/CLASS/*.png`.
 
-    A file called `x_mask.*` or `x_anno.*` beside `x.*` is its mask, used for evaluation only.
+    A file called `x_mask.*`, `x_anno.*` or `x_corrected.*` beside `x.*` is its mask, used for evaluation only.
 
     Args:
         source: the folder.
