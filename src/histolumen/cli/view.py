@@ -15,6 +15,12 @@ def view(
         typer.Option(help="Folder of images, or manifest; default: the images of the first run."),
     ] = None,
     slides: Annotated[list[Path] | None, typer.Option(help="Slide, or folder of slides.")] = None,
+    slide_mpp: Annotated[
+        float | None, typer.Option(help="Microns per pixel of the slides; default: as stated in the file.")
+    ] = None,
+    model_mpp: Annotated[
+        float | None, typer.Option(help="Microns per pixel of the network's input; default: as stored in the model.")
+    ] = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on; any but this machine's own is protected by a token.")
     ] = "127.0.0.1",
@@ -28,9 +34,11 @@ def view(
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser.")] = True,
 ) -> None:
     """Look at images, slides and predictions in a browser: layers, thresholds, comparison, corrections."""
+    from histolumen.engine.slides.predict import SlideSettings
     from histolumen.settings import from_options
     from histolumen.view.serve import serve
     from histolumen.view.settings import ViewSettings
 
-    settings = from_options(ViewSettings, host=host, port=port, token=token)
+    reading = from_options(SlideSettings, slide_mpp=slide_mpp, model_mpp=model_mpp)
+    settings = from_options(ViewSettings, host=host, port=port, token=token, slides=reading)
     serve(list(runs or []), list(images or []), list(slides or []), settings, browser=browser, say=typer.echo)

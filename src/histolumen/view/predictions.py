@@ -15,6 +15,7 @@ from histolumen.export.geojson import GeoJsonStyle
 from histolumen.export.regions import FoundRegion, Raster, find_regions
 from histolumen.view.cache import BoundedCache
 from histolumen.view.items import Item, Library
+from histolumen.view.settings import ViewSettings
 from histolumen.view.tiles import Tiles
 from histolumen.view.worker import Job, Worker
 
@@ -86,15 +87,15 @@ class Predictor:
     are predicted in the background, slides only on request.
     """
 
-    def __init__(self, runs: list[LoadedRun], library: Library, tiles: Tiles, queue: int, cache_bytes: int):
+    def __init__(self, runs: list[LoadedRun], library: Library, tiles: Tiles, settings: ViewSettings):
         self.runs = {run.id: run for run in runs}
-        self._library, self._tiles = library, tiles
+        self._library, self._tiles, self._slides = library, tiles, settings.slides
         self._results: dict[tuple[str, str], Result] = {}
         self._failures: dict[tuple[str, str], str] = {}
-        self._masks: BoundedCache[SoftMask] = BoundedCache(cache_bytes, lambda mask: mask.values.nbytes)
+        self._masks: BoundedCache[SoftMask] = BoundedCache(settings.cache_bytes, lambda mask: mask.values.nbytes)
         self._jobs: dict[tuple[str, str], Job] = {}
         self._lock = threading.Lock()
-        self.worker = Worker(queue, self._predict_next)
+        self.worker = Worker(settings.queue, self._predict_next)
 
     def result(self, item: Item, run: LoadedRun) -> Result | None:
         """The prediction, if it is known."""
@@ -135,7 +136,7 @@ class Predictor:
         key = item.id, run.id
         try:
             if item.kind == "slide":
-                result, mask = _of_slide(run.model.predict_slide(item.path, progress=job))
+                result, mask = _of_slide(run.model.predict_slide(item.path, self._slides, job))
             else:
                 result, mask = self._of_image(item, run)
         except HistolumenError as error:

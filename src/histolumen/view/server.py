@@ -35,8 +35,8 @@ class Viewer:
     @classmethod
     def of(cls, settings: ViewSettings, library: Library, runs: list[LoadedRun]) -> "Viewer":
         """A viewer of these items by these runs."""
-        tiles = Tiles(settings.cache_bytes)
-        predictor = Predictor(runs, library, tiles, settings.queue, settings.cache_bytes)
+        tiles = Tiles(settings.cache_bytes, settings.slides.slide_mpp)
+        predictor = Predictor(runs, library, tiles, settings)
         uploads = Uploads(settings, library, tiles)
         return cls(settings, library, tiles, predictor, uploads, BoundedCache(_THUMBNAIL_BYTES, len))
 
@@ -54,12 +54,12 @@ class Viewer:
         return self.predictor.runs[run_id]
 
     def geometry(self, item: Item) -> Geometry:
-        """Size and resolution of an item; that of images is known from the settings of a run."""
+        """Size and resolution of an item; that of images is what the runs were trained with, if they agree."""
         found = self.tiles.geometry(item)
-        if item.kind == "slide" or found.mpp is not None:
+        if item.kind == "slide":
             return found
-        stated = [run.model.config.images.mpp for run in self.predictor.runs.values()]
-        return Geometry(found.width, found.height, next((mpp for mpp in stated if mpp is not None), None))
+        stated = {run.model.config.images.mpp for run in self.predictor.runs.values()} - {None}
+        return Geometry(found.width, found.height, stated.pop() if len(stated) == 1 else None)
 
 
 def viewer_of(request: Request) -> Viewer:

@@ -4,6 +4,7 @@ import ipaddress
 
 from pydantic import Field
 
+from histolumen.engine.slides.predict import SlideSettings
 from histolumen.settings import Settings
 
 
@@ -26,6 +27,8 @@ class ViewSettings(Settings):
     """Predictions that may wait for the network; further ones are refused with 503."""
     cache_bytes: int = Field(default=256_000_000, ge=0)
     """Memory for decoded images, and the same again for masks."""
+    slides: SlideSettings = SlideSettings()
+    """How slides are predicted."""
 
     @property
     def is_local(self) -> bool:

@@ -105,9 +105,15 @@ class SlidePyramid:
 
 
 class Tiles:
-    """Tiles, thumbnails and pixels of items; decoded images are cached."""
+    """Tiles, thumbnails and pixels of items; decoded images are cached.
 
-    def __init__(self, cache_bytes: int):
+    Args:
+        cache_bytes: memory for decoded images.
+        slide_mpp: microns per pixel of the slides; None: as stated in the file.
+    """
+
+    def __init__(self, cache_bytes: int, slide_mpp: float | None = None):
+        self._slide_mpp = slide_mpp
         self._pyramids: BoundedCache[Pyramid] = BoundedCache(cache_bytes, lambda pyramid: pyramid.bytes)
         self._sizes: dict[str, Geometry] = {}
 
@@ -151,6 +157,8 @@ class Tiles:
 
     def _pyramid(self, item: Item) -> Pyramid:
         def open_item() -> Pyramid:
-            return SlidePyramid(open_slide(item.path)) if item.kind == "slide" else ImagePyramid(read_image(item.path))
+            if item.kind == "slide":
+                return SlidePyramid(open_slide(item.path, self._slide_mpp))
+            return ImagePyramid(read_image(item.path))
 
         return self._pyramids.get_or_make(item.id, open_item)

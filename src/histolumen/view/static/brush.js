@@ -28,6 +28,7 @@ export class Brush {
   async start() {
     const { detail } = state;
     this.undone = [];
+    this.cursor = null;
     this.mask = await this.#firstMask(detail);
     this.picture = new OffscreenCanvas(this.mask.width, this.mask.height);
     byId("brush-note").textContent = "Draw on the image. Saved beside it, as mask and as GeoJSON for QuPath.";
@@ -85,8 +86,22 @@ export class Brush {
     }
   }
 
-  draw(drawCorrection) {
-    if (this.mask) drawCorrection(this.mask, this.path, this.picture);
+  hover(point) {
+    this.cursor = point;
+    this.stage.redraw();
+  }
+
+  draw(context, view, drawCorrection) {
+    if (!this.mask) return;
+    drawCorrection(this.mask, this.path, this.picture);
+    if (!this.cursor) return;
+    for (const [colour, width] of [["#fff", 3], ["#111", 1]]) {
+      context.strokeStyle = colour;
+      context.lineWidth = width / view.scale;
+      context.beginPath();
+      context.arc(this.cursor.x, this.cursor.y, byId("brush-size").value / 2 / view.scale, 0, 2 * Math.PI);
+      context.stroke();
+    }
   }
 
   async #firstMask(detail) {

@@ -5,8 +5,8 @@ import { cividis, viridis } from "./colours.js";
 export const LAYERS = [
   { id: "heat", name: "Heat map", mark: "▦", about: "soft mask from 0 to 1" },
   { id: "outline", name: "Outline", mark: "◌", about: "where the soft mask crosses the threshold" },
-  { id: "plus", name: "X+ foreground", mark: "⊕", about: "what the classifier sees of the foreground" },
-  { id: "minus", name: "X− background", mark: "⊖", about: "what the classifier sees of the background" },
+  { id: "plus", name: "X+ only", mark: "⊕", about: "what the classifier sees of the foreground" },
+  { id: "minus", name: "X− only", mark: "⊖", about: "what the classifier sees of the background" },
   { id: "uncertainty", name: "Uncertainty", mark: "≈", about: "entropy of the soft mask, highest at 0.5" },
   { id: "truth", name: "Truth", mark: "┅", about: "outline of the true mask, dashed" },
 ];

@@ -15,6 +15,7 @@ import { Tools } from "./tools.js";
 import { startUploads } from "./upload.js";
 
 const POLL_MILLISECONDS = 1500;
+let polling; // while images are predicted in the background
 let loading = new AbortController(); // requests for the open item
 
 const stage = new Stage((context, pane, view) => drawScene(context, pane, view, (...rest) => tools.draw(...rest)), renderScaleBar);
@@ -33,11 +34,10 @@ async function refresh() {
   }
   byId("empty").hidden = items.length > 0;
   if (predicted < total) {
-    byId("status").textContent = `predicting: ${predicted} of ${total}`;
-    setTimeout(() => refresh().catch(lost), POLL_MILLISECONDS);
-  } else if (byId("status").textContent.startsWith("predicting")) {
-    byId("status").textContent = "";
+    clearTimeout(polling);
+    polling = setTimeout(() => refresh().catch(lost), POLL_MILLISECONDS);
   }
+  byId("background").textContent = predicted < total ? `predicting: ${predicted} of ${total}` : "";
 }
 
 function lost(problem) {

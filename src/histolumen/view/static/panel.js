@@ -47,7 +47,7 @@ function waiting({ state: phase, activity, done, total, before }) {
   const text = phase === "waiting" ? (before ? `waiting, ${before} before this one` : activity) : total ? `${activity}: ${done} of ${total}` : activity;
   const bar = element("progress");
   if (total) Object.assign(bar, { max: total, value: done });
-  return element("div", { className: "waiting" }, element("p", {}, `⏳ ${text}`), bar);
+  return element("div", { className: "waiting" }, element("p", {}, text), bar);
 }
 
 function verdict(found, run) {
@@ -57,8 +57,8 @@ function verdict(found, run) {
   ];
   const evidence = element("div", { className: "evidence" });
   if (found.on_foreground) {
-    evidence.append(...bars("Class on X+ (foreground only)", "the image with the background masked out", found.on_foreground, run.classes));
-    evidence.append(...bars("Class on X− (background only)", "the image with the foreground masked out", found.on_background, run.classes));
+    evidence.append(...bars("On X+, the foreground", "the image with the background masked out", found.on_foreground, run.classes));
+    evidence.append(...bars("On X−, the background", "the image with the foreground masked out", found.on_background, run.classes));
     evidence.append(element("p", { className: "quiet small" }, "A mask that holds what decided is sure on X+ and unsure on X−."));
   } else {
     evidence.append(...bars("Class probabilities", "of the whole slide", found.probabilities, run.classes));
@@ -99,7 +99,7 @@ function renderSliders() {
 function renderDownloads() {
   const { detail, run, threshold } = state;
   const link = (text, url, id) => {
-    const made = element("a", { className: "button", textContent: `⭳ ${text}`, id, download: "" });
+    const made = element("a", { className: "button", textContent: `↓ ${text}`, id, download: "" });
     if (url) made.href = url;
     else made.setAttribute("aria-disabled", "true");
     return made;

@@ -13,9 +13,10 @@ function makePane(element) {
     navigatorPosition: "TOP_RIGHT",
     animationTime: 0.35,
     springStiffness: 9,
-    maxZoomPixelRatio: 10,
+    maxZoomPixelRatio: 32,
     minZoomImageRatio: 0.7,
     visibilityRatio: 0.4,
+    viewportMargins: { left: 10, top: 10, right: 10, bottom: 66 }, // the toolbar is below the image
     immediateRender: true,
     gestureSettingsMouse: { clickToZoom: false, dblClickToZoom: true },
     gestureSettingsTouch: { clickToZoom: false, dblClickToZoom: true },
@@ -78,6 +79,7 @@ export class Stage {
   // Show one pane or two; each has a title while there are two.
   setSplit(titles) {
     const second = document.querySelector("#pane-1");
+    if ((titles.length === 2) === second.hidden) this.#stayHome();
     if (titles.length === 2 && second.hidden) {
       second.hidden = false;
       if (!this.panes[1]) {
@@ -101,6 +103,10 @@ export class Stage {
   zoomBy(factor) {
     this.leader = this.panes[0];
     this.main.viewport?.zoomBy(factor).applyConstraints();
+  }
+
+  panBy(x, y) {
+    this.main.viewport?.panBy(this.main.viewport.deltaPointsFromPixels(new OpenSeadragon.Point(-x, -y)));
   }
 
   home() {
@@ -131,6 +137,14 @@ export class Stage {
       this.pending = false;
       this.#paint();
     });
+  }
+
+  // If the whole image is shown, show it again at the new size of the panes.
+  #stayHome() {
+    const { viewport } = this.main;
+    if (!viewport || Math.abs(viewport.getZoom() / viewport.getHomeZoom() - 1) > 0.01) return;
+    this.leader = this.panes[0];
+    this.main.addOnceHandler("resize", () => requestAnimationFrame(() => viewport.goHome(true)));
   }
 
   #paint() {

@@ -38,23 +38,31 @@ export class Tools {
   }
 
   draw(context, view, drawCorrection) {
-    this.brush.draw(drawCorrection);
+    this.brush.draw(context, view, drawCorrection);
     this.measure.draw(context, view);
   }
 
   #listen(surface) {
     let pressed = false;
+    let panning = false; // the other mouse buttons move the image
     const at = (event) => this.stage.toImage(event.clientX, event.clientY);
+    surface.addEventListener("contextmenu", (event) => event.preventDefault());
     surface.addEventListener("pointerdown", (event) => {
-      pressed = true;
       surface.setPointerCapture(event.pointerId);
-      this[this.active]?.down(at(event));
+      panning = event.button > 0;
+      pressed = !panning;
+      if (pressed) this[this.active]?.down(at(event));
     });
-    surface.addEventListener("pointermove", (event) => pressed && this[this.active]?.move(at(event)));
+    surface.addEventListener("pointermove", (event) => {
+      if (panning) this.stage.panBy(event.movementX, event.movementY);
+      else if (pressed) this[this.active]?.move(at(event));
+      if (this.active === "brush") this.brush.hover(at(event));
+    });
     for (const end of ["pointerup", "pointercancel"]) {
       surface.addEventListener(end, () => {
+        if (!pressed) return (panning = false);
         pressed = false;
-        this[this.active]?.up();
+        return this[this.active]?.up();
       });
     }
     surface.addEventListener("wheel", (event) => {
