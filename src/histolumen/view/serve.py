@@ -5,6 +5,7 @@ import socket
 import threading
 import webbrowser
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from histolumen.errors import ConfigError
@@ -58,7 +59,8 @@ def serve(
     if browser:
         threading.Timer(0.5, webbrowser.open, [address]).start()
     config = uvicorn.Config(create_app(settings, library, loaded), log_level="warning", timeout_keep_alive=30)
-    uvicorn.Server(config).run(sockets=[listener])
+    with suppress(KeyboardInterrupt):  # the server has closed everything when it passes Ctrl-C on
+        uvicorn.Server(config).run(sockets=[listener])
 
 
 def _listen(settings: ViewSettings) -> socket.socket:
@@ -67,6 +69,7 @@ def _listen(settings: ViewSettings) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((settings.host, settings.port))
+        listener.listen()  # a browser that is opened at once waits instead of failing
     except OSError as error:
         listener.close()
         raise ConfigError(

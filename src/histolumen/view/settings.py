@@ -15,8 +15,8 @@ class ViewSettings(Settings):
     """Address to listen on; any other than this machine's own needs a token."""
     port: int = Field(default=8000, ge=0, le=65535)
     """Port to listen on; 0: any free one."""
-    token: str = ""
-    """Secret that every request must carry; empty: none."""
+    token: str = Field(default="", pattern="^[A-Za-z0-9._~-]*$")
+    """Secret that every request must carry, of characters that need no escaping in an address; empty: none."""
     upload_bytes: int = Field(default=50_000_000, ge=1)
     """Largest request body."""
     upload_pixels: int = Field(default=50_000_000, ge=1)

@@ -59,7 +59,7 @@ function verdict(found, run) {
   if (found.on_foreground) {
     evidence.append(...bars("On X+, the foreground", "the image with the background masked out", found.on_foreground, run.classes));
     evidence.append(...bars("On X−, the background", "the image with the foreground masked out", found.on_background, run.classes));
-    evidence.append(element("p", { className: "quiet small" }, "A mask that holds what decided is sure on X+ and unsure on X−."));
+    evidence.append(element("p", { className: "quiet small" }, "If the mask holds everything that decided, the class is sure on X+ and unsure on X−."));
   } else {
     evidence.append(...bars("Class probabilities", "of the whole slide", found.probabilities, run.classes));
   }
