@@ -193,6 +193,11 @@ def test_a_slide_is_zoomed_and_predicted_on_request(viewer):
     viewer.page.wait_for_selector("#predict-slide")
     assert "µm" in viewer.text("#scale-text")
     viewer.shoot("slide")
+    viewer.page.click("#predict-slide")
+    viewer.page.wait_for_selector("#verdict")
+    viewer.press("1")
+    assert viewer.painted() > 1000
+    viewer.shoot("slide-predicted")
 
 
 @pytest.mark.parametrize("size", [LAPTOP, TABLET], ids=["laptop", "tablet"])
