@@ -2,7 +2,8 @@
 
 Starts `histolumen view` as a process on synthetic images, with an untrained network of the demo's recipe or with --run.
 Browser (needs chromium): each image is opened once, after all have been predicted in the background, until its first
-tile is on the screen (goal: under 1 s); each layer is switched on and off, until the frame with it is painted (goal: under 150 ms).
+tile is on the screen (goal: under 1 s); each layer is switched on and off, until the frame with it is painted (goal:
+under 150 ms).
 Load: clients ask for lists, tiles, thumbnails, masks and predictions as fast as they can. Result: answers by status
 (goal: none but 200 and 503), memory of the server in the second and in the last quarter of the time (goal: no growth),
 and whether every prediction equals `Model.predict`.
@@ -175,9 +176,8 @@ def measure_load(port: int, pid: int, clients: int, seconds: float, paths: list[
         time.sleep(seconds / 100)
     quarter = max(1, len(memory) // 4)
     second, last = statistics.mean(memory[quarter : 2 * quarter]), statistics.mean(memory[-quarter:])
-    print(
-        f"{clients} clients, {seconds:.0f} s: {sum(statuses.values())} answers, {_spread([1000 * d for d in durations])}"
-    )
+    times = _spread([1000 * duration for duration in durations])
+    print(f"{clients} clients, {seconds:.0f} s: {sum(statuses.values())} answers, {times}")
     print("  " + ", ".join(f"{name}: {count}" for name, count in sorted(statuses.items())))
     print(f"  memory: {second:.0f} MB in the second quarter, {last:.0f} MB in the last")
     print(f"  predictions that differ from Model.predict: {len(different)} of {statuses['predict 200']}", flush=True)
