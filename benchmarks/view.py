@@ -5,8 +5,8 @@ Browser (needs chromium): each image is opened once, after all have been predict
 tile is on the screen (goal: under 1 s); each layer is switched on and off, until the frame with it is painted (goal:
 under 150 ms).
 Load: clients ask for lists, tiles, thumbnails, masks and predictions as fast as they can. Result: answers by status
-(goal: none but 200 and 503), memory of the server in the second and in the last quarter of the time (goal: no growth),
-and whether every prediction equals `Model.predict`.
+(goal: none but 200, 202 and 503), memory of the server in the second and in the last quarter of the time (goal: no
+growth), and whether every prediction equals `Model.predict`.
 
 usage: python benchmarks/view.py [--clients 32] [--seconds 60] [--images 12] [--side 1024] [--run RUN]
 """

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from histolumen.data import image as image_module
-from histolumen.data.image import read_image, read_mask
+from histolumen.data.image import image_size, read_image, read_mask
 from histolumen.errors import ImageError
 
 BLACK, RED, WHITE = [0, 0, 0], [200, 10, 20], [255, 255, 255]
@@ -178,6 +178,14 @@ def test_the_limit_itself_is_allowed(save, monkeypatch):
     monkeypatch.setattr(image_module, "MAX_PIXELS", 11)
     with refused(path, "limit of 11"):
         read_image(path)
+
+
+def test_a_caller_may_set_a_lower_limit(save):
+    path = save(np.zeros((3, 4, 3), np.uint8))
+    assert image_size(path) == (4, 3)
+    assert read_image(path, max_pixels=12).shape == (3, 4, 3)
+    with refused(path, "limit of 11"):
+        read_image(path, max_pixels=11)
 
 
 # --- masks

@@ -7,6 +7,7 @@ import torch
 import histolumen
 from histolumen.encoders.backbone import BackboneSettings, build_backbone
 from histolumen.engine import model as module
+from histolumen.engine import windows
 from histolumen.engine.windows import map_runner
 from histolumen.errors import ImageError
 from histolumen.methods.base import at_once, build_method, settings_of
@@ -101,7 +102,7 @@ def test_large_images_are_predicted_window_by_window(model, monkeypatch, size):
     image = np.random.default_rng(1).integers(0, 255, (*size, 3), dtype=np.uint8)
     settings = model.config.images.model_copy(update={"short_side": None})
     whole = module.predict_images(model.method, model.classes, [image], settings, model.device, ["image"])[0]
-    monkeypatch.setattr(module, "map_runner", small_windows)
+    monkeypatch.setattr(windows, "map_runner", small_windows)
     windowed = module.predict_images(model.method, model.classes, [image], settings, model.device, ["image"])[0]
     assert len(calls) == 2  # maps of X, then of X+
     assert windowed.soft_mask.shape == size

@@ -18,12 +18,12 @@ ImageFile.LOAD_TRUNCATED_IMAGES = False
 Image.MAX_IMAGE_PIXELS = None  # `_open` checks MAX_PIXELS itself, with a better message
 
 
-def read_image(path: Path, max_pixels: int = MAX_PIXELS) -> np.ndarray:
+def read_image(path: Path, max_pixels: int | None = None) -> np.ndarray:
     """Decode to RGB [H, W, 3] uint8: grey is repeated, transparent pixels become white, 16 bits become 8.
 
     Args:
         path: image file.
-        max_pixels: larger images are an error, before any pixel is decoded.
+        max_pixels: larger images are an error, before any pixel is decoded; None: `MAX_PIXELS`.
     """
     with _open(path, max_pixels) as image:
         return _to_rgb(_decode(image, path))
@@ -92,7 +92,7 @@ def image_size(path: Path) -> tuple[int, int]:
         return image.size
 
 
-def _open(path: Path, max_pixels: int = MAX_PIXELS) -> Image.Image:
+def _open(path: Path, max_pixels: int | None = None) -> Image.Image:
     try:
         if path.stat().st_size == 0:
             raise ImageError(f"{path}: the file is empty; copy it again")
@@ -105,10 +105,11 @@ def _open(path: Path, max_pixels: int = MAX_PIXELS) -> Image.Image:
         raise ImageError(f"{path}: not an image that can be read; convert it to PNG or TIFF") from error
     except (OSError, ValueError, SyntaxError) as error:
         raise ImageError(f"{path}: cannot be read ({error}); copy it again or convert it to PNG") from error
-    if image.width * image.height > max_pixels:
+    limit = MAX_PIXELS if max_pixels is None else max_pixels
+    if image.width * image.height > limit:
         image.close()
         raise ImageError(
-            f"{path}: {image.width} x {image.height} pixels are over the limit of {max_pixels:,}; "
+            f"{path}: {image.width} x {image.height} pixels are over the limit of {limit:,}; "
             "cut it into tiles or shrink it first"
         )
     return image

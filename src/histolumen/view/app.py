@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
 from histolumen import __version__
@@ -63,6 +64,10 @@ def _add_errors(app: FastAPI, settings: ViewSettings) -> None:
     async def too_large(_: Request, __: BodyTooLargeError) -> JSONResponse:
         detail = f"the file is larger than {settings.upload_bytes // 1_000_000} MB; cut it into tiles, or start the "
         return JSONResponse({"detail": detail + "viewer with --images on its folder"}, 413, {"Connection": "close"})
+
+    @app.exception_handler(ClientDisconnect)
+    async def gone(_: Request, __: ClientDisconnect) -> JSONResponse:
+        return JSONResponse({"detail": "the connection was closed before the file had arrived"}, 400)
 
     @app.exception_handler(TimeoutError)
     async def too_slow(_: Request, __: TimeoutError) -> JSONResponse:

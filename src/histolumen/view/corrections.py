@@ -1,5 +1,7 @@
 """Masks that a person has corrected with the brush, saved beside their image."""
 
+from dataclasses import replace
+
 import numpy as np
 from PIL import Image
 
@@ -19,20 +21,16 @@ def save_correction(item: Item, geometry: Geometry, drawn: np.ndarray, style: Ge
         drawn: mask [h, w] bool that covers the whole item, at any resolution.
         style: class of the regions, and the pixel in which GeoJSON has its origin.
     """
-    scale = geometry.width / drawn.shape[1]
-    if item.kind != "slide":  # the mask of a slide would be as large as the slide
-        drawn, scale = _enlarged(drawn, (geometry.width, geometry.height)), 1.0
     written = []
-    if item.kind != "slide":
-        path = item.correction.with_name(f"{item.correction.name}.png")
+    if item.kind != "slide":  # the mask of a slide would be as large as the slide
+        drawn = _enlarged(drawn, (geometry.width, geometry.height))
+        path = item.correction(".png")
         save_binary_mask(drawn, path)
         written.append(path.name)
-    path = item.correction.with_name(f"{item.correction.name}.geojson")
+    path = item.correction(".geojson")
+    scale = geometry.width / drawn.shape[1]
     regions = find_regions(Raster.of(drawn.astype(np.float32)))
-    label_style = GeoJsonStyle(
-        style.label, style.classes, f"{item.path.stem}/corrected", scale, style.origin, style.mpp
-    )
-    save_geojson(regions, path, label_style)
+    save_geojson(regions, path, replace(style, name=f"{item.path.stem}/corrected", scale=scale))
     return [*written, path.name]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from histolumen.data.manifest import Manifest, read_manifest
-from histolumen.data.sources.folder import MASK_ENDINGS, image_files, is_mask
+from histolumen.data.sources.folder import CORRECTED, MASK_ENDINGS, image_files, is_mask
 from histolumen.errors import DataError
 from histolumen.slides.reader import find_slides
 
@@ -32,10 +32,9 @@ class Item:
     split: str = ""
     mask: Path | None = None
 
-    @property
-    def correction(self) -> Path:
-        """The mask that the viewer writes beside the image, without suffix."""
-        return self.path.with_name(f"{self.path.stem}_corrected")
+    def correction(self, suffix: str) -> Path:
+        """The file that the viewer writes beside the image: a mask (.png) or its regions (.geojson)."""
+        return self.path.with_name(f"{self.path.stem}{CORRECTED}{suffix}")
 
 
 class Library:
@@ -43,6 +42,7 @@ class Library:
 
     def __init__(self, items: Iterable[Item] = ()):
         self._items = {item.id: item for item in items}
+        self._corrected: dict[str, bool] = {}
         self._lock = threading.Lock()
 
     def all(self) -> list[Item]:
@@ -66,6 +66,17 @@ class Library:
         """Remove an upload."""
         with self._lock:
             self._items.pop(item_id, None)
+            self._corrected.pop(item_id, None)
+
+    def is_corrected(self, item: Item) -> bool:
+        """Whether a correction is saved; looked up once, since the list of a large folder is asked for often."""
+        if item.id not in self._corrected:
+            self._corrected[item.id] = item.correction(".geojson").is_file()
+        return self._corrected[item.id]
+
+    def mark_corrected(self, item: Item) -> None:
+        """A correction has been saved."""
+        self._corrected[item.id] = True
 
 
 def find_items(images: Sequence[Path], slides: Sequence[Path]) -> Iterator[Item]:
@@ -108,7 +119,7 @@ def _items_of(manifest: Manifest) -> list[Item]:
 
 def _mask_beside(path: Path) -> Path | None:
     """The true mask of an image by its name; corrections are not truth while they are being made."""
-    endings = [ending for ending in MASK_ENDINGS if ending != "_corrected"]
+    endings = [ending for ending in MASK_ENDINGS if ending != CORRECTED]
     candidates = (
         path.with_name(f"{path.stem}{ending}{suffix}") for ending in endings for suffix in (path.suffix, ".png")
     )

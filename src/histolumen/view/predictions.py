@@ -146,6 +146,8 @@ class Predictor:
             self._failures.pop(key, None)
             self._masks.put(key, mask)
             self._results[key] = result
+            if self._library.get(item.id) is None:  # an upload that has made room for others in the meantime
+                self.forget(item)
             return result
         finally:
             with self._lock:

@@ -96,7 +96,7 @@ async def save(viewer: Served, request: Request, item_id: str, run: str = "") ->
     """Save a corrected mask (a PNG; non-zero pixels are foreground) beside the image, also as GeoJSON."""
     item = viewer.item(item_id)
     geometry = await run_in_threadpool(viewer.geometry, item)
-    style = GeoJsonStyle("foreground", ("foreground",), item.path.stem, mpp=geometry.mpp)
+    style = GeoJsonStyle("foreground", ("foreground",), item.path.stem, origin=geometry.origin, mpp=geometry.mpp)
     if run:
         mask = viewer.predictor.mask(item, viewer.run(run))
         style = style if mask is None else mask.style
@@ -104,7 +104,9 @@ async def save(viewer: Served, request: Request, item_id: str, run: str = "") ->
 
         def decode_and_save() -> list[str]:
             drawn = viewer.uploads.decode(path, "mask")[..., 0] > 0
-            return save_correction(item, geometry, drawn, style)
+            files = save_correction(item, geometry, drawn, style)
+            viewer.library.mark_corrected(item)
+            return files
 
         return Saved(files=await run_in_threadpool(decode_and_save))
 
@@ -118,7 +120,7 @@ def reduced_mask(mask: np.ndarray) -> Image.Image:
 
 
 def _correction(item: Item, suffix: str, kind: str) -> Response:
-    path = item.correction.with_name(f"{item.correction.name}{suffix}")
+    path = item.correction(suffix)
     if not path.is_file():
         raise HTTPException(404, f"{item.name}: has no saved correction")
     return file_response(path.read_bytes(), kind, path.name)
@@ -133,7 +135,7 @@ def _summary(viewer: Viewer, item: Item) -> dict[str, Any]:
         "name": item.name,
         "label": item.label,
         "split": item.split,
-        "corrected": item.correction.with_name(f"{item.correction.name}.geojson").is_file(),
+        "corrected": viewer.library.is_corrected(item),
         "predictions": {
             run: Badge(
                 label=result.label,

@@ -38,6 +38,7 @@ async def predict_item(viewer: Served, response: Response, item_id: str, run_id:
     job = viewer.predictor.request(item, run)
     if job is not None:
         future = asyncio.wrap_future(job.future)
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())  # the next request reports it
         await asyncio.wait([future], timeout=_LONG_POLL_SECONDS)
         if not future.done():
             response.status_code = 202

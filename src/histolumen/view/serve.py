@@ -58,7 +58,7 @@ def serve(
     say(f"open {address}    (Ctrl-C ends the viewer)")
     if browser:
         threading.Timer(0.5, webbrowser.open, [address]).start()
-    config = uvicorn.Config(create_app(settings, library, loaded), log_level="warning", timeout_keep_alive=30)
+    config = uvicorn.Config(create_app(settings, library, loaded), log_level="warning", server_header=False)
     with suppress(KeyboardInterrupt):  # the server has closed everything when it passes Ctrl-C on
         uvicorn.Server(config).run(sockets=[listener])
 

@@ -24,6 +24,8 @@ class Geometry:
     width: int
     height: int
     mpp: float | None = None
+    origin: tuple[int, int] = (0, 0)
+    """The pixel that gets the coordinates (0, 0) in QuPath."""
 
     @property
     def max_level(self) -> int:
@@ -93,7 +95,7 @@ class SlidePyramid:
 
     def __init__(self, slide: Slide):
         self._slide = slide
-        self.geometry = Geometry(slide.width, slide.height, slide.mpp)
+        self.geometry = Geometry(slide.width, slide.height, slide.mpp, slide.bounds)
 
     bytes = _SLIDE_HANDLE_BYTES
 

@@ -43,6 +43,7 @@ class Uploads:
         self._kept: deque[Item] = deque()
         self._receiving = 0
         self._decoding = threading.Lock()  # one image at a time bounds the memory
+        self._keeping = threading.Lock()
 
     @asynccontextmanager
     async def received(self, request: Request) -> AsyncIterator[Path]:
@@ -91,10 +92,9 @@ class Uploads:
         item = Item(identifier, "upload", path.rename(home / "image"), name)
         self._tiles.remember(item, pixels)
         self._library.add(item)
-        self._kept.append(item)
-        dropped = []
-        while len(self._kept) > self._settings.uploads:
-            dropped.append(self._kept.popleft())
+        with self._keeping:
+            self._kept.append(item)
+            dropped = [self._kept.popleft() for _ in range(len(self._kept) - self._settings.uploads)]
         for old in dropped:
             self._library.remove(old.id)
             self._tiles.forget(old)

@@ -10,8 +10,10 @@ from histolumen.data.splitting import stratified_split
 from histolumen.errors import DataError, nearest
 from histolumen.settings import Settings
 
-MASK_ENDINGS = ("_mask", "_anno", "_corrected")
-"""Endings of mask files, in order of preference; the viewer writes `_corrected`."""
+CORRECTED = "_corrected"
+"""Ending of the masks that are corrected in the viewer."""
+MASK_ENDINGS = ("_mask", "_anno", CORRECTED)
+"""Endings of mask files, in order of preference."""
 _SPLIT_NAMES = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
 _CSV_COLUMNS = ("image", "label", "mask", "split", "patient")
 

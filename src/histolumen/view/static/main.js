@@ -14,7 +14,7 @@ import { byId, onChange, state, update } from "./state.js";
 import { Tools } from "./tools.js";
 import { startUploads } from "./upload.js";
 
-const POLL_MILLISECONDS = 1500;
+const POLL_MILLISECONDS = 1500; // and 2 more per item: long lists are asked for less often
 let polling; // while images are predicted in the background
 let loading = new AbortController(); // requests for the open item
 
@@ -35,7 +35,7 @@ async function refresh() {
   byId("empty").hidden = items.length > 0;
   if (predicted < total) {
     clearTimeout(polling);
-    polling = setTimeout(() => refresh().catch(lost), POLL_MILLISECONDS);
+    polling = setTimeout(() => refresh().catch(lost), POLL_MILLISECONDS + 2 * items.length);
   }
   byId("background").textContent = predicted < total ? `predicting: ${predicted} of ${total}` : "";
 }
