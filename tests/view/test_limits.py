@@ -9,8 +9,10 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
+from histolumen.view.app import create_app
+from histolumen.view.items import Library
 from histolumen.view.security import COOKIE
-from histolumen.view.settings import is_loopback
+from histolumen.view.settings import ViewSettings, is_loopback
 from histolumen.view.uploads import display_name
 
 LOCAL = "http://127.0.0.1:8000"
@@ -23,12 +25,12 @@ def png(width=64, height=64):
 
 
 @pytest.fixture
-def connect(make_app):
-    """A client of a viewer with the given settings."""
+def connect(runs):
+    """A client of a viewer with the given settings and without images, which starts quickly."""
     opened = []
 
     def make(base_url=LOCAL, **settings):
-        client = TestClient(make_app(**settings), base_url=base_url)
+        client = TestClient(create_app(ViewSettings(**settings), Library(), runs[:1]), base_url=base_url)
         client.__enter__()
         opened.append(client)
         return client
@@ -75,12 +77,12 @@ def test_malformed_images_get_a_message_without_paths(connect, route, body):
 
 def test_a_full_queue_answers_503_with_retry_after(connect):
     client = connect(queue=2)
+    item = client.post("/api/uploads", content=png()).json()["id"]
     worker = client.app.state.viewer.predictor.worker
     gate, running = threading.Event(), threading.Event()
     worker.submit(lambda _: (running.set(), gate.wait(20)))
     assert running.wait(20)
     jobs = [worker.submit(lambda _: None) for _ in range(2)]
-    item = client.get("/api/items").json()["items"][-1]["id"]
     try:
         for response in (
             client.post("/api/predict", content=png()),
@@ -96,8 +98,8 @@ def test_a_full_queue_answers_503_with_retry_after(connect):
     assert client.post("/api/predict", content=png()).status_code == 200
 
 
-def test_old_uploads_make_room_for_new_ones_and_all_are_deleted_at_the_end(make_app):
-    with TestClient(make_app(uploads=2), base_url=LOCAL) as client:
+def test_old_uploads_make_room_for_new_ones_and_all_are_deleted_at_the_end(runs):
+    with TestClient(create_app(ViewSettings(uploads=2), Library(), runs[:1]), base_url=LOCAL) as client:
         ids = [client.post(f"/api/uploads?name={n}.png", content=png()).json()["id"] for n in range(3)]
         assert client.get(f"/api/items/{ids[0]}").status_code == 404
         assert client.get(f"/api/items/{ids[2]}").json()["name"] == "2.png"

@@ -167,6 +167,22 @@ def test_a_correction_that_is_no_image_changes_nothing(client, image, pictures):
     assert sorted(pictures.rglob("*")) == before
 
 
+def test_an_unreadable_image_is_listed_with_the_reason_and_without_its_path(make_app, pictures):
+    from fastapi.testclient import TestClient
+
+    broken = next((pictures / "images").glob("*.png"))
+    broken.write_bytes(b"no image")
+    with TestClient(make_app(), base_url="http://localhost") as client:
+        item = next(each for each in client.get("/api/items").json()["items"] if each["name"].endswith(broken.name))
+        assert predicted(client, item).status_code == 422
+        for url in ("", "/thumbnail.jpg", "/tiles/6/0_0.jpg"):
+            response = client.get(f"/api/items/{item['id']}{url}")
+            assert response.status_code == 422
+            assert response.json()["detail"].startswith(f"images/{broken.name}: not an image")
+        listed = client.get("/api/items").json()["items"]
+        assert next(each["failure"] for each in listed if each["id"] == item["id"]).startswith(f"images/{broken.name}")
+
+
 def test_the_api_is_described_without_other_hosts(client):
     description = client.get("/openapi.json").json()
     assert {"/api/items", "/api/predict", "/healthz"} <= set(description["paths"])

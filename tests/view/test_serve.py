@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 
 import pytest
@@ -14,22 +15,10 @@ from commands import histolumen
 from histolumen.errors import ConfigError
 
 
-@pytest.mark.parametrize("local", [True, False])
-def test_the_command_serves_until_interrupted(pictures, local):
-    where = [] if local else ["--host", "0.0.0.0"]
-    command = [
-        sys.executable,
-        "-m",
-        "histolumen",
-        "view",
-        "--images",
-        str(pictures),
-        "--port",
-        "0",
-        "--no-browser",
-        *where,
-    ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
+def test_the_command_serves_until_interrupted_and_asks_others_for_a_token(pictures):
+    command = ["histolumen", "view", "--images", str(pictures), "--port", "0", "--no-browser", "--host", "0.0.0.0"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen([sys.executable, "-m", *command], env=os.environ, **pipes)
     try:
         lines = []
         while not lines or not lines[-1].startswith("open "):
@@ -37,11 +26,11 @@ def test_the_command_serves_until_interrupted(pictures, local):
             assert lines[-1], process.stderr.read()
         assert "3 images, 0 slides, 0 runs" in lines[0]
         assert "histolumen view RUN" in lines[1]
-        port, token = re.search(r":(\d+)/(?:\?token=([\w-]{20,}))?", lines[-1]).groups()
-        assert (token is None) == local  # beyond this machine a token is made up
+        port, token = re.search(r":(\d+)/\?token=([\w-]{20,})", lines[-1]).groups()
         request = urllib.request.Request(f"http://127.0.0.1:{port}/api/items")
-        if token:
-            request.add_header("Authorization", f"Bearer {token}")
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(request, timeout=20)
+        request.add_header("Authorization", f"Bearer {token}")
         assert b"images/" in urllib.request.urlopen(request, timeout=20).read()
     finally:
         process.send_signal(signal.SIGINT)
@@ -78,3 +67,4 @@ def test_the_images_of_the_run_are_shown_by_default(tiny_run, tmp_path, monkeypa
     result = histolumen("view", tiny_run, "--no-browser", "--port", "0")
     assert result.returncode == 0, result.stderr
     assert "12 images, 0 slides, 1 runs" in result.stdout
+    assert re.search(r"open http://127\.0\.0\.1:\d+/ ", result.stdout)  # without a token

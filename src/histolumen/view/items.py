@@ -6,13 +6,14 @@ Requests name items by identifier only; a path is never built from a request.
 import hashlib
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from histolumen.data.manifest import Manifest, read_manifest
 from histolumen.data.sources.folder import CORRECTED, MASK_ENDINGS, image_files, is_mask
-from histolumen.errors import DataError
+from histolumen.errors import DataError, ImageError, SlideError
 from histolumen.slides.reader import find_slides
 
 Kind = Literal["image", "slide", "upload"]
@@ -35,6 +36,16 @@ class Item:
     def correction(self, suffix: str) -> Path:
         """The file that the viewer writes beside the image: a mask (.png) or its regions (.geojson)."""
         return self.path.with_name(f"{self.path.stem}{CORRECTED}{suffix}")
+
+
+@contextmanager
+def named(item: Item) -> Iterator[None]:
+    """Errors name the item as it is listed, not by its path on the server."""
+    try:
+        yield
+    except (ImageError, SlideError) as error:
+        text = str(error).replace(str(item.path), item.name)
+        raise type(error)(text if item.mask is None else text.replace(str(item.mask), "true mask")) from error
 
 
 class Library:

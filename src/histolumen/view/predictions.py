@@ -14,7 +14,7 @@ from histolumen.errors import HistolumenError
 from histolumen.export.geojson import GeoJsonStyle
 from histolumen.export.regions import FoundRegion, Raster, find_regions
 from histolumen.view.cache import BoundedCache
-from histolumen.view.items import Item, Library
+from histolumen.view.items import Item, Library, named
 from histolumen.view.settings import ViewSettings
 from histolumen.view.tiles import Tiles
 from histolumen.view.worker import Job, Worker
@@ -136,7 +136,8 @@ class Predictor:
         key = item.id, run.id
         try:
             if item.kind == "slide":
-                result, mask = _of_slide(run.model.predict_slide(item.path, self._slides, job))
+                with named(item):
+                    result, mask = _of_slide(run.model.predict_slide(item.path, self._slides, job))
             else:
                 result, mask = self._of_image(item, run)
         except HistolumenError as error:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from histolumen.data.image import read_mask
 from histolumen.export.geojson import GeoJsonStyle
 from histolumen.view.corrections import save_correction
-from histolumen.view.items import Item
+from histolumen.view.items import Item, named
 from histolumen.view.predictions import LoadedRun
 from histolumen.view.schema import Badge, ItemDetail, Items, ItemSummary, RunInfo, Saved
 from histolumen.view.server import KEEP_AN_HOUR, Viewer, file_response, jpeg, png_response, viewer_of
@@ -76,7 +76,8 @@ def truth(viewer: Served, item_id: str) -> Response:
     if item.mask is None:
         raise HTTPException(404, f"{item.name}: has no true mask")
     geometry = viewer.geometry(item)
-    return png_response(reduced_mask(read_mask(item.mask, (geometry.height, geometry.width))))
+    with named(item):
+        return png_response(reduced_mask(read_mask(item.mask, (geometry.height, geometry.width))))
 
 
 @router.get("/items/{item_id}/correction.png", response_class=Response)

@@ -46,6 +46,8 @@ def serve(
     if not images and not slides:
         images = [folder / MANIFEST for folder in runs[:1] if (folder / MANIFEST).is_file()]
     library = Library(find_items(images, slides))
+    for folder in runs:
+        say(f"loading {folder}")
     loaded = load_runs(runs)
     kinds = [item.kind for item in library.all()]
     say(f"{kinds.count('image')} images, {kinds.count('slide')} slides, {len(loaded)} runs")

@@ -11,7 +11,7 @@ from histolumen.data.image import image_size, read_image
 from histolumen.errors import ImageError
 from histolumen.slides.reader import Region, Slide, open_slide
 from histolumen.view.cache import BoundedCache
-from histolumen.view.items import Item
+from histolumen.view.items import Item, named
 
 TILE = 512
 _SLIDE_HANDLE_BYTES = 32_000_000  # what an open slide is counted as: OpenSlide's own cache
@@ -122,8 +122,9 @@ class Tiles:
     def geometry(self, item: Item) -> Geometry:
         """Size of an item; images are not decoded for it."""
         if item.id not in self._sizes:
-            slide = item.kind == "slide"
-            self._sizes[item.id] = self._pyramid(item).geometry if slide else Geometry(*image_size(item.path))
+            with named(item):
+                slide = item.kind == "slide"
+                self._sizes[item.id] = self._pyramid(item).geometry if slide else Geometry(*image_size(item.path))
         return self._sizes[item.id]
 
     def tile(self, item: Item, level: int, column: int, row: int) -> np.ndarray | None:
@@ -163,4 +164,5 @@ class Tiles:
                 return SlidePyramid(open_slide(item.path, self._slide_mpp))
             return ImagePyramid(read_image(item.path))
 
-        return self._pyramids.get_or_make(item.id, open_item)
+        with named(item):
+            return self._pyramids.get_or_make(item.id, open_item)

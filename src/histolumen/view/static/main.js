@@ -55,7 +55,9 @@ async function open(id) {
     history.replaceState(null, "", `#${id}`);
     await Promise.all([stage.open(detail), predict()]);
   } catch (problem) {
-    if (problem.name !== "AbortError") showAnswer({ problem: problem.message });
+    if (problem.name === "AbortError") return;
+    if (state.detail?.id === id) showAnswer({ problem: problem.message });
+    else byId("status").textContent = `⚠ ${problem.message}`;
   }
 }
 
