@@ -84,5 +84,7 @@ def epoch_line(record: Mapping[str, Any], epochs: int) -> str:
     if valid is None:
         return line
     error = f"error {valid['error']:.1f} %  " if "error" in valid else ""
+    if "pixel_cross_entropy" in valid:
+        error += f"pixel cross-entropy {valid['pixel_cross_entropy']:.3f}  "
     share, spread = 100 * valid["foreground_share"], 100 * valid["foreground_spread"]
     return f"{line}  |  validation: {error}foreground {share:.0f} ± {spread:.0f} %"

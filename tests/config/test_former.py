@@ -2,7 +2,7 @@
 
 import pytest
 
-from histolumen.config import load_config, parse_config
+from histolumen.config import load_config, parse_config, parse_run_config
 from histolumen.errors import ConfigError
 
 
@@ -44,3 +44,22 @@ def test_two_names_for_one_class_are_refused():
 def test_other_methods_never_had_the_key():
     with pytest.raises(ConfigError, match=r"unknown key 'method\.negative_class'"):
         load_config("glas-cam-avg", ["method.negative_class=normal"])
+
+
+def test_an_earlier_run_of_erase_predicts_with_as_many_passes_as_in_training():
+    """Run folders hold every key: one without `test_rounds` was written before there was the key."""
+    former = load_config("glas-erase", ["method.rounds=4"]).as_dict()
+    del former["method"]["test_rounds"]
+    assert parse_run_config(former).method.test_rounds == 4
+    assert parse_config(former).method.test_rounds == 1  # in a recipe, an absent key has its default
+    assert "test_rounds" not in former["method"]
+    now = load_config("glas-erase")
+    assert parse_run_config(now.as_dict()) == now
+    assert parse_run_config({"method": {"name": "erase"}}).method.test_rounds == 1
+
+
+def test_an_earlier_run_of_unet_keeps_its_decoder():
+    former = load_config("glas-unet").as_dict()
+    del former["method"]["upsampling"]
+    assert parse_run_config(former).method.upsampling == "bilinear"
+    assert parse_config(former).method.upsampling == "nearest"

@@ -56,6 +56,22 @@ def test_an_example_is_a_crop_in_unit_range_with_its_class_index(manifest):
     assert example.mask is None
 
 
+def test_a_square_resize_transforms_image_and_mask_alike(manifest):
+    """Crops of the whole image, distorted; the green channel is the mask."""
+    square = STILL.model_copy(update={"resize": "square"})
+    images = TrainingImages(manifest, CLASSES, square, seed=0, with_masks=True)
+    for index in range(3):
+        assert images.whole(index).shape == (3, 48, 48)
+        crop = images[0, index]
+        assert ((crop.image[1] > 0.5) == (crop.mask[0] > 0.5)).float().mean() > 0.97
+        assert crop.mask.mean() == pytest.approx(images.whole_with_mask(index)[1].mean().item())  # nothing is cut off
+
+
+def test_images_without_masks_have_none_to_give(manifest):
+    with pytest.raises(ValueError, match="without masks"):
+        TrainingImages(manifest, CLASSES, STILL, seed=0).whole_with_mask(0)
+
+
 def test_seed_epoch_and_index_determine_the_crop_in_any_order(manifest):
     keys = [(epoch, index) for epoch in range(2) for index in range(4)]
     forwards = TrainingImages(manifest, CLASSES, SETTINGS, seed=5)
@@ -254,3 +270,19 @@ def test_a_short_last_batch_holds_each_image_once(length, batch, processes, step
     assert set(drawn) == set(range(length))
     assert len(drawn) - length < processes  # every process has as many images
     assert {-(-len(sampler) // batch) for sampler in samplers} == {steps}
+
+
+def test_glass_is_cropped_and_turned_with_its_image(tmp_path):
+    pixels = np.random.default_rng(0).integers(60, 180, (96, 120, 3), dtype=np.uint8)
+    pixels[:, :40] = 250
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    manifest = Manifest((Row("a.png", "benign", "train"),), tmp_path)
+    settings = ImageSettings(short_side=96, crop=64, jitter=(0, 0, 0, 0), glass="remove")
+    images = TrainingImages(manifest, ["benign"], settings, seed=0)
+    for epoch in range(8):
+        crop = images[epoch, 0]
+        white = (crop.image > 0.95).all(0, keepdim=True)
+        assert ((crop.glass > 0.5) == white).float().mean() > 0.95
+    grey = Batch.of([images[0, 0]]).without_glass(torch.full((1, 3, 1, 1), 0.5))
+    assert grey.glass is None
+    assert (grey.images > 0.95).all(1).float().mean() < 0.01  # corners of the field may remain

@@ -39,7 +39,29 @@ def test_at_original_resolution_any_crop_is_allowed():
     assert ImageSettings(short_side=None, crop=1024).crop == 1024
 
 
+def test_a_square_needs_its_side():
+    with pytest.raises(ValidationError, match="resize=square needs the side of the square in short_side"):
+        ImageSettings(short_side=None, resize="square")
+
+
 # --- working size
+
+
+@given(sides, sides)
+def test_a_square_resize_gives_every_image_the_same_size(height, width):
+    assume(max(height, width) <= 20 * min(height, width))
+    assert working_size(height, width, ImageSettings(short_side=416, crop=416, resize="square")) == (416, 416)
+
+
+def test_a_square_resize_shows_the_whole_image():
+    """Four quarters of one colour each stay quarters."""
+    pixels = np.zeros((60, 100, 3), np.uint8)
+    pixels[:30, :50], pixels[:30, 50:], pixels[30:, :50] = (255, 0, 0), (0, 255, 0), (0, 0, 255)
+    image = to_working_size(pixels, ImageSettings(short_side=64, crop=64, resize="square"))
+    assert image.shape == (3, 64, 64)
+    assert [image[:, y, x].tolist() for y in (10, 50) for x in (10, 50)] == [
+        [255, 0, 0], [0, 255, 0], [0, 0, 255], [0, 0, 0],
+    ]  # fmt: skip
 
 
 @given(sides, sides, st.none() | st.integers(32, 1024))
@@ -121,6 +143,13 @@ def test_images_of_several_sizes_use_the_median(files):
 
 def test_at_original_resolution_the_mpp_is_that_of_the_files(files):
     assert working_mpp(files((50, 70)), ImageSettings(short_side=None, mpp=0.25)) == 0.25
+
+
+def test_images_distorted_to_a_square_have_no_single_resolution(files):
+    settings = ImageSettings(short_side=416, crop=416, resize="square", mpp=0.62)
+    assert working_mpp(files((522, 775)), settings) is None
+    patches = settings.model_copy(update={"mpp": 0.243})  # Camelyon16: square patches are only scaled
+    assert working_mpp(files((512, 512)), patches) == pytest.approx(0.243 * 512 / 416)
 
 
 def test_a_resolution_that_is_not_given_is_unknown(files):

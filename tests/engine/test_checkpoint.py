@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
+import yaml
 
 import histolumen
 from histolumen.config import load_config
 from histolumen.engine.checkpoint import find_model, load_model, load_state, save_model
+from histolumen.engine.resume import check_folder
 from histolumen.engine.train import train
 from histolumen.errors import DiskError, RunError
 from tiny import SMALL
@@ -164,3 +166,18 @@ def test_a_rival_of_before_there_were_negative_classes_keeps_its_masks(tiny_mani
     assert np.array_equal(before.soft_mask, now.soft_mask)
     assert before.soft_mask.min() == 0  # the predicted class's map, stretched
     assert before.soft_mask.max() > 0.99
+
+
+def test_an_earlier_run_of_erase_predicts_as_it_did_and_is_not_continued_with_one_pass(tiny_manifest, tmp_path):
+    run, image = tmp_path / "run", np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)
+    config = load_config("glas-erase", [*SMALL, "train.epochs=1", "method.test_rounds=3"])
+    train(config, tiny_manifest, run)
+    expected = histolumen.load(run).predict(image).soft_mask
+    content = json.loads((run / "best" / "model.json").read_text())
+    del content["config"]["method"]["test_rounds"]  # as an earlier version wrote it
+    edit(run / "best", config=content["config"])
+    (run / "config.yaml").write_text(yaml.safe_dump(content["config"]))
+    assert np.array_equal(histolumen.load(run).predict(image).soft_mask, expected)
+    check_folder(run, config, tiny_manifest, resume=True)
+    with pytest.raises(RunError, match=r"method\.test_rounds = 3, not 1"):
+        check_folder(run, load_config("glas-erase", [*SMALL, "train.epochs=1"]), tiny_manifest, resume=True)

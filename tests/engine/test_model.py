@@ -5,12 +5,14 @@ import pytest
 import torch
 
 import histolumen
+from histolumen.data.transforms import ImageSettings
 from histolumen.encoders.backbone import BackboneSettings, build_backbone
 from histolumen.engine import model as module
 from histolumen.engine import windows
 from histolumen.engine.windows import map_runner
 from histolumen.errors import ImageError
 from histolumen.methods.base import at_once, build_method, settings_of
+from histolumen.tissue.solid import MaskSettings
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +29,29 @@ def test_a_prediction_has_the_size_of_the_image(model):
     assert sum(prediction.probabilities.values()) == pytest.approx(1, abs=1e-5)
     assert prediction.label in {"benign", "malignant"}
     assert prediction.foreground_share == prediction.mask.mean()
+
+
+@pytest.mark.parametrize(("resize", "working"), [("short_side", (64, 128)), ("square", (64, 64))])
+def test_a_mask_lies_where_its_pixels_are_whatever_the_resize(resize, working):
+    """A map of the brightness of 60 x 120 pixels whose right third is bright."""
+    settings = ImageSettings(short_side=64, crop=64, resize=resize)
+    backbone = build_backbone(BackboneSettings(name="test_resnet", weights="none"))
+    method = build_method(settings_of("cam_avg")(), backbone, 2).eval()
+    seen = []
+
+    def brightness(X: torch.Tensor) -> torch.Tensor:
+        seen.append(tuple(X.shape[2:]))
+        return torch.cat([X[:, :1], -X[:, :1]], dim=1)
+
+    method.prediction_maps = brightness
+    image = np.zeros((60, 120, 3), np.uint8)
+    image[:, 80:] = 255
+    [prediction] = module.predict_images(method, ["a", "b"], [image], settings, torch.device("cpu"), ["x.png"])
+    assert seen == [working]
+    assert prediction.soft_mask.shape == (60, 120)
+    for mask in (prediction.mask if prediction.label == "a" else ~prediction.mask, prediction.mask_by_label("a")):
+        assert not mask[:, :78].any()
+        assert mask[:, 82:].all()
 
 
 def test_a_file_and_its_pixels_have_the_same_prediction(model, tiny_manifest):
@@ -131,3 +156,46 @@ def test_flips_average_the_evidence_too(tiny_config):
     image = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
     found = module.predict_images(method, ["a", "b"], [image], settings, torch.device("cpu"), ["image"])[0]
     assert found.evidence.shape == (2, 64, 64)
+
+
+def test_glass_is_removed_before_the_network_and_from_the_mask(model):
+    """Whatever lies on the glass, class and mask are the same, and the mask leaves it out."""
+    settings = model.config.images.model_copy(update={"glass": "remove"})
+    rng = np.random.default_rng(0)
+    image = rng.integers(60, 200, (96, 128, 3), dtype=np.uint8)
+    image[:, :50] = 250
+    other = image.copy()
+    other[:, :40] = (246, 247, 245)
+
+    def predict(pixels):
+        return module.predict_images(model.method, model.classes, [pixels], settings, model.device, ["image"])[0]
+
+    first, second = predict(image), predict(other)
+    assert first.glass is not None
+    assert 0.3 < first.glass.mean() < 0.45
+    assert not first.soft_mask[first.glass].any()
+    assert first.tissue_share == pytest.approx(1 - first.glass.mean())
+    assert first.probabilities == pytest.approx(second.probabilities, abs=1e-6)
+    assert np.allclose(first.soft_mask, second.soft_mask, atol=1e-6)
+
+
+def test_an_image_without_tissue_gets_no_class(model):
+    settings = model.config.images.model_copy(update={"glass": "remove"})
+    blank = np.full((96, 128, 3), 249, np.uint8)
+    answer = module.predict_images(model.method, model.classes, [blank], settings, model.device, ["image"])[0]
+    assert (answer.label, answer.probability, answer.tissue_share) == ("no tissue", 0.0, 0.0)
+    assert not answer.mask.any()
+    assert answer.record()["prediction"] == "no tissue"
+
+
+def test_masks_are_made_solid_as_the_recipe_says(model):
+    image = np.random.default_rng(0).integers(60, 200, (96, 128, 3), dtype=np.uint8)
+    everything = MaskSettings(min_area=96 * 128)
+    plain, solid = (
+        module.predict_images(
+            model.method, model.classes, [image], model.config.images, model.device, ["image"], settings
+        )[0]
+        for settings in (None, everything)
+    )
+    assert plain.mask.any()
+    assert not solid.mask.any()

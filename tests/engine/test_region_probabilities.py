@@ -42,3 +42,11 @@ def test_other_methods_classify_the_masked_images_as_any_image(tiny_manifest, tm
     prediction = model.predict(tiny_manifest.image_paths()[0])
     whole = dataclasses.replace(prediction, soft_mask=np.ones_like(prediction.soft_mask))
     assert region_probabilities(model, whole).plus == pytest.approx(prediction.probabilities, abs=1e-5)
+
+
+def test_glass_is_masked_out_as_in_the_prediction(model, prediction):
+    glass = np.zeros(prediction.soft_mask.shape, bool)
+    without = dataclasses.replace(prediction, glass=glass)
+    assert region_probabilities(model, without) == region_probabilities(model, prediction)
+    half = dataclasses.replace(prediction, glass=glass | (np.arange(glass.shape[1]) < glass.shape[1] // 2))
+    assert region_probabilities(model, half).minus != pytest.approx(region_probabilities(model, prediction).minus)

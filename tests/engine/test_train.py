@@ -217,7 +217,7 @@ def test_unet_learns_only_from_images_whose_mask_is_known(tiny_manifest, tiny_co
         "_mask",
         lambda self, index, *rest: seen.append(self.manifest.rows[index]) or real(self, index, *rest),
     )
-    config = load_config("glas-unet", [*SMALL, "train.epochs=1", "train.batch_size=2"])
+    config = load_config("glas-unet", [*SMALL, "train.epochs=1", "train.batch_size=2", "train.select=last"])
     train(config, Manifest(rows, tiny_manifest.root), tmp_path / "run")
     benign = {row.image for row in seen if row.label == "benign"}
     assert benign == {masked.image}  # other benign images may have glands; malignant ones have, by convention, none
@@ -277,13 +277,14 @@ def test_the_best_epoch_keeps_its_own_sigma(tiny_manifest, tiny_config, tmp_path
     [
         ("accuracy", [20, 10, 10, 30], [1, 1, 2, 0], 3),  # the latest among the best: the paper's rule
         ("cross_entropy", [20, 10, 10, 30], [3, 1, 2, 4], 2),
+        ("pixel_cross_entropy", [20, 10, 10, 30], [3, 1, 2, 4], 1),  # of masks, here in the order of the epochs
         ("last", [0, 10, 20, 30], [1, 2, 3, 4], 4),
     ],
 )
 def test_epoch_rules(rule, errors, cross_entropies, chosen):
     progress = TrainingState()
     for epoch, (error, entropy) in enumerate(zip(errors, cross_entropies, strict=True)):
-        progress = progress.after(epoch, epoch_score(rule, epoch, Validation(error, entropy, 50.0, 5.0)))
+        progress = progress.after(epoch, epoch_score(rule, epoch, Validation(error, entropy, 50.0, 5.0, 0.1 + epoch)))
     assert progress.epochs == len(errors)
     assert progress.best_epoch == chosen
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from histolumen.export.overlay import draw_comparison, draw_overlay, draw_sheet
+from histolumen.export.overlay import draw_comparison, draw_overlay, draw_red, draw_sheet
 
 GREEN, BLUE, ORANGE = (0, 158, 115), (0, 114, 178), (230, 159, 0)
 
@@ -100,3 +100,13 @@ def test_a_sheet_has_its_pictures_in_reading_order(image, mask):
     assert page.size == (60 + 4 + 60, 40 + 4 + 40)
     places = [page.getpixel(place)[0] for place in [(30, 20), (94, 20), (30, 64), (94, 64), (62, 20)]]
     assert places == [10, 20, 30, 255, 255]
+
+
+def test_red_is_transparent_and_only_on_the_mask():
+    image = np.full((4, 4, 3), 100, np.uint8)
+    mask = np.zeros((4, 4), bool)
+    mask[:2] = True
+    picture = draw_red(image, mask)
+    assert picture[0, 0].tolist() == [148, 68, 68]  # 0.6 of 100 and 0.4 of (220, 20, 20)
+    assert (picture[2:] == image[2:]).all()
+    assert (image == 100).all()

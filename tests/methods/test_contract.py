@@ -13,7 +13,7 @@ FORMS = {
     "cam_lse": ({},),
     "cam_max": ({},),
     "deep_mil": ({}, {"negative_class": 1}),
-    "erase": ({}, {"negative_class": 1}),
+    "erase": ({"test_rounds": 3}, {}, {"test_rounds": 2, "negative_class": 1}),
     "grad_cam": ({}, {"negative_class": 0}),
     "layer_cam": ({}, {"stride": 4, "alignment": "centres"}),
     "maxmin": (
@@ -24,7 +24,7 @@ FORMS = {
     ),
     "negev": ({"warmup": 0}, {"warmup": 0, "negative_class": 0}),
     "pn": ({},),
-    "unet": ({},),
+    "unet": ({}, {"upsampling": "bilinear"}),
     "wildcat": ({},),
 }
 

@@ -5,6 +5,7 @@ import torch
 from build import tiny_method
 
 from histolumen.data.batch import Batch
+from histolumen.methods.base import Method
 from histolumen.methods.pn import presence_penalty
 
 
@@ -42,6 +43,50 @@ def test_deep_mil_scores_classify_the_attention_weighted_average():
         assert torch.allclose(method.classifier(average)[:, c], scores[:, c])
 
 
+def deep_mil_with_attention(*weights: tuple[float, ...], negative_class: int | None = None) -> Method:
+    """Deep MIL whose attention maps, of 2 x 2 positions, are the given weights, one tuple per class."""
+    method = tiny_method("deep_mil", classes=len(weights), negative_class=negative_class).eval()
+    attention = torch.tensor(weights).view(1, -1, 2, 2).log()
+    # more evidence for the first class, so that it is the predicted one
+    class_logits = torch.zeros_like(attention)
+    class_logits[:, 0] = 5
+    method._maps = lambda _: torch.cat([attention, class_logits], dim=1)
+    return method
+
+
+def corners(values: torch.Tensor) -> list[float]:
+    """Maps are stretched from corner to corner: the corner pixels are the four positions."""
+    return [values[y, x].item() for y in (0, -1) for x in (0, -1)]
+
+
+def test_deep_mil_marks_attention_above_one_over_classes_times_positions():
+    method = deep_mil_with_attention((0.5, 0.3, 0.15, 0.05), (0.25, 0.25, 0.25, 0.25))
+    with torch.no_grad():
+        evidence = method(torch.rand(1, 3, 64, 64)).evidence[0]
+    # relative to the mean of 1/4: 2, 1.2, 0.6 and 0.2; the threshold 1 / (2 x 4) is 0.5
+    assert corners(evidence[0]) == pytest.approx([1.5, 0.7, 0.1, -0.3], abs=1e-5)
+    assert corners(evidence[1]) == pytest.approx([0.5] * 4, abs=1e-5)
+
+
+def test_the_threshold_of_deep_mil_falls_with_the_number_of_classes():
+    even = (0.25, 0.25, 0.25, 0.25)
+    for classes, share in ((3, 1 / 3), (4, 1 / 4), (5, 1 / 5)):
+        method = deep_mil_with_attention((0.5, 0.3, 0.14, 0.06), *[even] * (classes - 1))
+        with torch.no_grad():
+            evidence = method(torch.rand(1, 3, 64, 64)).evidence[0, 0]
+        assert corners(evidence) == pytest.approx([2 - share, 1.2 - share, 0.56 - share, 0.24 - share], abs=1e-5)
+    assert corners(evidence)[3] > 0  # 0.06 is above 1 / 20, but not above 1 / 16 or 1 / 12
+
+
+def test_deep_mil_with_a_negative_class_has_the_same_threshold():
+    even = (0.25, 0.25, 0.25, 0.25)
+    method = deep_mil_with_attention((0.5, 0.3, 0.15, 0.05), even, negative_class=1)
+    with torch.no_grad():
+        evidence = method(torch.rand(1, 3, 64, 64)).evidence[0]
+    for label in range(2):
+        assert corners(evidence[label]) == pytest.approx([1.5, 0.7, 0.1, -0.3], abs=1e-5)
+
+
 def test_presence_penalty_by_hand():
     # one position with a logit difference of log 3: sizes 0.75 and 0.25
     maps = torch.tensor([[[[3.0]], [[1.0]]]]).log()
@@ -62,7 +107,7 @@ def test_the_size_penalty_of_pn_is_weighted():
 
 
 def test_erase_removes_more_pixels_in_each_round():
-    method = tiny_method("erase", rounds=3).eval()
+    method = tiny_method("erase", test_rounds=3).eval()
     inputs_of_rounds = []
     method.backbone.register_forward_pre_hook(lambda _module, inputs: inputs_of_rounds.append(inputs[0]))
     method(torch.rand(1, 3, 64, 64))
@@ -72,8 +117,18 @@ def test_erase_removes_more_pixels_in_each_round():
     assert 0 < erased[1] <= erased[2] < 1
 
 
+def test_erase_predicts_with_one_pass():
+    method = tiny_method("erase").eval()
+    passes = []
+    method.backbone.register_forward_pre_hook(lambda _module, _inputs: passes.append(1))
+    method(torch.rand(1, 3, 64, 64))
+    assert len(passes) == 1
+    method.losses(batch())
+    assert len(passes) == 1 + 3  # training erases
+
+
 def test_the_mask_of_erase_covers_all_rounds():
-    rounds = [tiny_method("erase", rounds=n).eval() for n in (1, 3)]
+    rounds = [tiny_method("erase", test_rounds=n).eval() for n in (1, 3)]
     images = torch.rand(2, 3, 64, 64)
     with torch.no_grad():
         first, all_three = (method(images) for method in rounds)

@@ -4,11 +4,24 @@ import pytest
 import torch
 
 from histolumen.nets.decoder import Decoder
-from histolumen.nets.unet import UNet
+from histolumen.nets.unet import UNet, UpStep
 
 
-def test_unet_has_the_papers_number_of_parameters():
-    assert sum(p.numel() for p in UNet().parameters()) == 14_154_706
+@pytest.mark.parametrize("upsampling", ["nearest", "bilinear"])
+def test_unet_has_the_papers_number_of_parameters(upsampling):
+    assert sum(p.numel() for p in UNet(upsampling).parameters()) == 14_154_706
+
+
+def test_a_level_of_the_decoder_convolves_and_then_repeats_each_value():
+    step = UpStep(8, 4, "nearest").eval()
+    x, skip = torch.rand(1, 8, 3, 5), torch.zeros(1, 4, 6, 10)
+    seen = []
+    step.after.register_forward_pre_hook(lambda _module, inputs: seen.append(inputs[0]))
+    with torch.no_grad():
+        step(x, skip)
+        convolved = step.before(x)
+    assert torch.equal(seen[0][:, :8], convolved.repeat_interleave(2, 2).repeat_interleave(2, 3))
+    assert not seen[0][:, 8:].any()  # the skip connection
 
 
 @pytest.mark.parametrize("size", [(64, 64), (50, 90), (33, 47)])

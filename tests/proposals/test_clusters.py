@@ -26,8 +26,13 @@ def tissue(seed: int = 0, informative: str = "gland") -> tuple[torch.Tensor, tor
     return features, labels, gland
 
 
+def everywhere(fitted: clusters.TissueClusters, positions: torch.Tensor) -> torch.Tensor:
+    """The foreground of positions [N, C] that are all on tissue."""
+    return fitted.foreground(positions.T[:, :, None], torch.ones(len(positions), 1, dtype=torch.bool))
+
+
 def agreement(fitted: clusters.TissueClusters, features: torch.Tensor, gland: torch.Tensor) -> float:
-    predicted = torch.stack([fitted.foreground(image.T[:, :, None])[:, 0] > 0.5 for image in features])
+    predicted = torch.stack([everywhere(fitted, image)[:, 0] > 0.5 for image in features])
     return float((predicted == gland).float().mean())
 
 
@@ -53,8 +58,7 @@ def test_results_are_reproducible_and_the_global_generator_is_unchanged():
     before = torch.get_rng_state()
     first, again = (clusters.tissue_clusters(features, labels, 3) for _ in range(2))
     assert torch.equal(torch.get_rng_state(), before)
-    image = features[0].T[:, :, None]
-    assert torch.equal(first.foreground(image), again.foreground(image))
+    assert torch.equal(everywhere(first, features[0]), everywhere(again, features[0]))
 
 
 def test_spectral_starts_separate_the_tissue_types():
@@ -68,7 +72,7 @@ def test_an_image_without_contrast_gives_finite_values():
     features, labels, _ = tissue()
     features[0] = 1.0
     fitted = clusters.tissue_clusters(features, labels, 0)
-    assert torch.isfinite(fitted.foreground(features[0].T[:, :, None])).all()
+    assert torch.isfinite(everywhere(fitted, features[0])).all()
 
 
 def test_label_uncertainty_is_measured_on_held_out_images():
@@ -95,19 +99,20 @@ def test_with_one_image_per_class_the_uncertainty_is_that_of_a_guess():
 def test_a_walk_stays_within_the_values_it_averages(positions, seed):
     generator = torch.Generator().manual_seed(seed)
     values = torch.rand(positions, generator=generator)
-    walked = clusters.walk(values, torch.randn(positions, 5, generator=generator))
+    walked = clusters.walk(values, torch.randn(positions, 5, generator=generator), values > 0.3)
     assert walked.min() >= values.min() - 1e-5
     assert walked.max() <= values.max() + 1e-5
 
 
 def test_a_position_similar_to_none_keeps_its_value():
-    assert clusters.walk(torch.tensor([0.7, 0.7]), torch.ones(2, 3)).tolist() == pytest.approx([0.7, 0.7])
+    walked = clusters.walk(torch.tensor([0.7, 0.7]), torch.ones(2, 3), torch.tensor([True, True]))
+    assert walked.tolist() == pytest.approx([0.7, 0.7])
 
 
 def test_a_walk_over_many_positions_averages_over_a_sample():
     features, _, gland = tissue()
     many, kinds = features.flatten(0, 1).repeat(4, 1), gland.flatten().repeat(4).float()  # 3840 positions
-    walked = clusters.walk(kinds, many)
+    walked = clusters.walk(kinds, many, torch.ones(len(many), dtype=torch.bool))
     assert ((walked > 0.5) == (kinds > 0.5)).float().mean() > 0.95
 
 
@@ -117,3 +122,12 @@ def test_the_cut_is_symmetric_in_the_two_groups(positions, seed):
     edges = clusters.affinity(torch.randn(2, positions, 4, generator=generator))
     share = torch.rand(2, positions, generator=generator)
     assert torch.allclose(losses.normalised_cut(share, edges), losses.normalised_cut(1 - share, edges), atol=1e-4)
+
+
+def test_a_walk_ignores_positions_beside_the_tissue():
+    features, _, gland = tissue()
+    kinds, on_tissue = gland[0].float(), torch.ones(POSITIONS, dtype=torch.bool)
+    on_tissue[::3] = False
+    spoilt = torch.where(on_tissue, kinds, 1 - kinds)
+    walked = clusters.walk(spoilt, features[0], on_tissue)
+    assert ((walked > 0.5) == (kinds > 0.5)).float().mean() > 0.95  # positions beside it take the value of their like

@@ -4,6 +4,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -69,15 +70,30 @@ def client(make_app: Callable[..., FastAPI]) -> Iterator[TestClient]:
         yield client
 
 
-@pytest.fixture
-def address(make_app: Callable[..., FastAPI], runs: list[LoadedRun]) -> Iterator[str]:
-    """The address of a running viewer with two runs."""
-    server = uvicorn.Server(uvicorn.Config(make_app(runs), port=0, log_level="error"))
+@contextmanager
+def running(app: FastAPI) -> Iterator[str]:
+    """Serve an application from a thread; yields its address."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
         time.sleep(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
-    yield f"http://127.0.0.1:{port}"
-    server.should_exit = True
-    thread.join(timeout=10)
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(timeout=10)
+
+
+@pytest.fixture
+def serving() -> Callable[[FastAPI], AbstractContextManager[str]]:
+    """A function that serves an application."""
+    return running
+
+
+@pytest.fixture
+def address(make_app: Callable[..., FastAPI], runs: list[LoadedRun]) -> Iterator[str]:
+    """The address of a running viewer with two runs."""
+    with running(make_app(runs)) as found:
+        yield found

@@ -9,6 +9,8 @@ from PIL import Image
 pytest.importorskip("playwright", reason="needs playwright")
 from browser import CHROMIUM, LAPTOP, TABLET, browser, visit
 
+from histolumen.engine.model import Model
+
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs the program chromium")
 
 DROP = """async ([data, name]) => {
@@ -112,6 +114,24 @@ def test_a_dropped_image_is_predicted(viewer, pictures):
     viewer.page.evaluate(DROP, [base64.b64encode(b"no image").decode(), "broken.png"])
     viewer.page.wait_for_function("() => document.querySelector('#status').textContent.includes('not an image')")
     viewer.problems.clear()  # the browser logs the refused request
+
+
+def test_an_image_without_tissue_is_shown_as_such(chromium, make_app, runs, pictures, tmp_path, serving):
+    import dataclasses
+
+    remove = runs[0].model.config.model_copy(
+        update={"images": runs[0].model.config.images.model_copy(update={"glass": "remove"})}
+    )
+    glass = Model(runs[0].model.method, runs[0].model.classes, remove)
+    for image in (pictures / "images").glob("*.png"):
+        Image.new("RGB", (64, 64), "white").save(image)
+    with (
+        serving(make_app([dataclasses.replace(runs[0], model=glass)])) as address,
+        visit(chromium, address, tmp_path) as viewer,
+    ):
+        assert "no tissue" in viewer.text("#verdict")
+        viewer.page.locator(".badge", has_text="no tissue").first.wait_for()
+        assert viewer.problems == []
 
 
 def test_a_correction_is_drawn_and_saved_beside_the_image(viewer, pictures):

@@ -58,7 +58,7 @@ def _evaluate(out: Path) -> None:
         if truth is None:
             return
         image = read_image(manifest.image_path(row))
-        probability = prediction.probabilities[prediction.label]
+        probability = prediction.probability
         caption = (
             f"true: {row.label}   predicted: {prediction.label} {probability:.2f}   (blue: missed, orange: false alarm)"
         )

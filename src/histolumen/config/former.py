@@ -27,3 +27,16 @@ def read_former_keys(raw: dict[str, Any]) -> dict[str, Any]:
             f"method.negative_class '{former}' and images.negative_class '{present}' differ; remove the former"
         )
     return {**raw, "method": method, "images": {**images, "negative_class": former}}
+
+
+def read_former_run(raw: dict[str, Any]) -> dict[str, Any]:
+    """Plain values of a run folder, which holds every key of the version that wrote it, so that old models predict as
+    they did: ERASE with as many passes as in training, U-Net with a decoder that interpolates."""
+    method = raw.get("method")
+    if not isinstance(method, dict):
+        return raw
+    if method.get("name") == "erase" and "test_rounds" not in method and "rounds" in method:
+        method = {**method, "test_rounds": method["rounds"]}
+    if method.get("name") == "unet" and "upsampling" not in method:
+        method = {**method, "upsampling": "bilinear"}
+    return {**raw, "method": method}

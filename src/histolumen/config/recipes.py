@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from histolumen.config.former import read_former_keys
+from histolumen.config.former import read_former_keys, read_former_run
 from histolumen.config.schema import RunConfig
 from histolumen.errors import ConfigError, nearest
 from histolumen.methods.base import method_names, settings_of
@@ -78,6 +78,11 @@ def parse_config(raw: dict[str, Any]) -> RunConfig:
         raise ConfigError(_sentence(problems[0])) from error
 
 
+def parse_run_config(raw: dict[str, Any]) -> RunConfig:
+    """Validate the plain values that a run folder holds; runs of earlier versions keep their meaning."""
+    return parse_config(read_former_run(raw))
+
+
 def _sentence(problem: Any) -> str:
     """A pydantic error as one sentence for the user."""
     block, *rest = map(str, problem["loc"])
@@ -117,7 +122,7 @@ def _yaml(text: str, where: str) -> dict[str, Any]:
         place = f", line {line + 1}" if line is not None else ""
         raise ConfigError(f"{where}{place}: not valid YAML") from error
     if not isinstance(raw, dict):
-        raise ConfigError(f"{where}: a recipe is a table of blocks (method, backbone, images, train)")
+        raise ConfigError(f"{where}: a recipe is a table of blocks (method, backbone, images, mask, train)")
     return raw
 
 

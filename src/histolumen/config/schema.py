@@ -5,12 +5,14 @@ from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import yaml
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from histolumen.data.transforms import ImageSettings
 from histolumen.encoders.backbone import BackboneSettings
-from histolumen.methods.base import MethodSettings, all_settings
+from histolumen.errors import ConfigError
+from histolumen.methods.base import MethodSettings, all_settings, reads_masks
 from histolumen.settings import Settings
+from histolumen.tissue.solid import MaskSettings
 
 if TYPE_CHECKING:
     MethodBlock = MethodSettings
@@ -27,7 +29,7 @@ class TrainSettings(Settings):
     """Images per step, summed over all processes."""
     last_batch: Literal["fill", "short"] = "fill"
     """What an epoch ends with where the batch does not divide the images: a batch filled up with the epoch's first
-    images, or a short one. The paper's number of steps needs `short`."""
+    images, or a short one, as in the paper, where an epoch shows each image once."""
     optimizer: Literal["sgd", "adamw"] = "sgd"
     """SGD with Nesterov momentum (the paper), or AdamW."""
     lr: float = Field(default=1e-3, gt=0)
@@ -54,9 +56,10 @@ class TrainSettings(Settings):
     precision: Literal["32", "bf16"] = "32"
     """Arithmetic of the networks in training: single precision, or bfloat16 (losses and weights stay in single
     precision), which is nearly twice as fast where the processor computes in it, and refused elsewhere."""
-    select: Literal["accuracy", "cross_entropy", "last"] = "accuracy"
+    select: Literal["accuracy", "cross_entropy", "pixel_cross_entropy", "last"] = "accuracy"
     """Which epoch is saved as `best/`, by validation labels alone: the highest `accuracy` (the latest of equals; the
-    paper), the lowest `cross_entropy`, or the `last`."""
+    paper), the lowest `cross_entropy`, or the `last`, which is also kept for methods that do not classify. U-Net alone
+    may use `pixel_cross_entropy`, the lowest by validation masks (the paper); other methods are refused."""
     workers: int = Field(default=0, ge=0)
     """Processes that load images; 0 loads them in the training process, which is best for training on a CPU."""
 
@@ -70,10 +73,21 @@ class RunConfig(Settings):
     """The feature extractor."""
     images: ImageSettings = ImageSettings()
     """Geometry and augmentation."""
+    mask: MaskSettings = MaskSettings()
+    """What is done to finished masks of images."""
     train: TrainSettings = TrainSettings()
     """Optimisation and choice of the best epoch."""
     seed: int = Field(default=0, ge=0, strict=True)
     """Seed of the initial weights, the order of the images and all augmentation."""
+
+    @model_validator(mode="after")
+    def _only_supervised_methods_are_selected_by_masks(self) -> "RunConfig":
+        if self.train.select == "pixel_cross_entropy" and not reads_masks(self.method.name):
+            raise ConfigError(
+                f"train.select: pixel_cross_entropy reads masks, and {self.method.name} learns without them; "
+                "use accuracy, cross_entropy or last"
+            )
+        return self
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as a recipe writes them; every key is present."""

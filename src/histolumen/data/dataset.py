@@ -20,6 +20,7 @@ from histolumen.data.transforms import (
     to_working_size,
     training_transform,
 )
+from histolumen.tissue.glass import find_glass
 from histolumen.vision import tv_tensors
 
 
@@ -45,7 +46,7 @@ class TrainingImages(Dataset[TrainingCrop]):
         self.transform = training_transform(settings)
         self.proposals: Sequence[Tensor] | None = None
         """One uint8 map [h, w] per image, transformed together with it; set before images are loaded."""
-        self._cache: dict[int, tuple[Tensor, Tensor | None]] = {}
+        self._cache: dict[int, tuple[Tensor, Tensor | None, Tensor | None]] = {}
         self._cache_bytes_left = settings.cache_mb * 1_000_000
 
     def __len__(self) -> int:
@@ -53,23 +54,33 @@ class TrainingImages(Dataset[TrainingCrop]):
 
     def __getitem__(self, key: tuple[int, int]) -> TrainingCrop:
         epoch, index = key
-        image, mask = self._load(index)
+        image, mask, glass = self._load(index)
         proposal = None if self.proposals is None else _resize_proposal(self.proposals[index], image)
         seeds = np.random.SeedSequence((self.seed, epoch, index))
         with torch.random.fork_rng(devices=[]):
             # only the CPU generator: torch.manual_seed would also reseed dropout on the GPU
             torch.default_generator.manual_seed(int(seeds.generate_state(1, np.uint64)[0] >> 1))
-            image, mask, proposal = self.transform(tv_tensors.Image(image), _as_mask(mask), _as_mask(proposal))
+            image, mask, proposal, glass = self.transform(
+                tv_tensors.Image(image), _as_mask(mask), _as_mask(proposal), _as_mask(glass)
+            )
         label = self.class_index[self.manifest.rows[index].label]
-        mask = None if mask is None else mask.as_subclass(Tensor).float()
+        mask, glass = (None if each is None else each.as_subclass(Tensor).float() for each in (mask, glass))
         proposal = None if proposal is None else to_unit_range(proposal.as_subclass(Tensor))
-        return TrainingCrop(to_unit_range(image.as_subclass(Tensor)), label, mask, proposal)
+        return TrainingCrop(to_unit_range(image.as_subclass(Tensor)), label, mask, proposal, glass)
 
     def whole(self, index: int) -> Tensor:
         """Image `index` [3, H, W] in [0, 1] at its working size, without crop or augmentation."""
         return to_unit_range(self._load(index)[0])
 
-    def _load(self, index: int) -> tuple[Tensor, Tensor | None]:
+    def whole_with_mask(self, index: int) -> tuple[Tensor, Tensor]:
+        """The same, and its mask [1, H, W] of 0 and 1; for methods that read masks."""
+        image, mask, _ = self._load(index)
+        if mask is None:
+            raise ValueError("these images were made without masks")
+        return to_unit_range(image), mask.float()
+
+    def _load(self, index: int) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Image, mask and glass at working size, [3 or 1, H, W] uint8."""
         if index in self._cache:
             return self._cache[index]
         row = self.manifest.rows[index]
@@ -77,11 +88,12 @@ class TrainingImages(Dataset[TrainingCrop]):
         array = read_image(path)
         image = self._at_least_crop(to_working_size(array, self.settings, path, self.multiple))
         mask = self._mask(index, array, image) if self.with_masks else None
-        size = image.numel() + (0 if mask is None else mask.numel())
+        glass = _glass(image) if self.settings.glass == "remove" else None
+        size = sum(each.numel() for each in (image, mask, glass) if each is not None)
         if size <= self._cache_bytes_left:
             self._cache_bytes_left -= size
-            self._cache[index] = image, mask
-        return image, mask
+            self._cache[index] = image, mask, glass
+        return image, mask, glass
 
     def _at_least_crop(self, image: Tensor) -> Tensor:
         """Enlarge images (at original resolution) that are smaller than the crop."""
@@ -96,6 +108,10 @@ class TrainingImages(Dataset[TrainingCrop]):
         mask = np.zeros(array.shape[:2], bool) if path is None else read_mask(path, array.shape[:2])
         tensor = torch.from_numpy(mask)[None, None].float()
         return F.interpolate(tensor, size=image.shape[1:], mode="nearest-exact")[0].to(torch.uint8)
+
+
+def _glass(image: Tensor) -> Tensor:
+    return torch.from_numpy(find_glass(image.permute(1, 2, 0).numpy()))[None].to(torch.uint8)
 
 
 def _as_mask(mask: Tensor | None) -> tv_tensors.Mask | None:

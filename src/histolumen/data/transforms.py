@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ SIZE_MULTIPLE = 16
 """Working sizes are multiples of this even for networks that take any size: oneDNN caches buffers for each size."""
 _MIN_SIDE = 32
 _MAX_ASPECT = 20
+_NEARLY_SQUARE = 1.05  # largest aspect of images that a square resize does not distort
 
 
 class ImageSettings(Settings):
@@ -29,9 +30,16 @@ class ImageSettings(Settings):
 
     short_side: int | None = Field(default=432, ge=32)
     """Images are resized so that their short side has this many pixels; null: original resolution."""
+    resize: Literal["short_side", "square"] = "short_side"
+    """`short_side` keeps the aspect. `square` resizes the whole image to `short_side` x `short_side` pixels, as the
+    paper's "resized to 416 x 416" says; masks are returned at the size of the image. Images that are not square are
+    distorted and have no single resolution: slides then need --model-mpp."""
     mpp: float | None = Field(default=None, gt=0)
     """Microns per pixel of the image files; null: unknown. Slides are read at the resolution that follows from this
     and `short_side`."""
+    glass: Literal["keep", "remove"] = "keep"
+    """Bare glass beside the tissue, that is white fields that reach the border of the image: `keep` it as a part of the
+    image (the paper), or `remove` it: networks see the mean colour instead, and it is background in every mask."""
     negative_class: str | None = None
     """The class whose images have no foreground (normal tissue); null: every class has some. Masks then show evidence
     for the other classes only, whatever the predicted or true class, and may be empty."""
@@ -52,9 +60,11 @@ class ImageSettings(Settings):
     """Memory for decoded training images, in megabytes; images that do not fit are decoded again each epoch."""
 
     @model_validator(mode="after")
-    def _crop_fits(self) -> "ImageSettings":
+    def _sizes_fit(self) -> "ImageSettings":
         if self.short_side is not None and self.crop > self.short_side:
             raise ValueError(f"crop {self.crop} is larger than short_side {self.short_side}")
+        if self.resize == "square" and self.short_side is None:
+            raise ValueError("resize=square needs the side of the square in short_side")
         return self
 
     def negative_index(self, classes: Sequence[str]) -> int | None:
@@ -90,16 +100,18 @@ def refuse_narrow(size: tuple[int, ...], path: Path | None = None) -> None:
 def working_size(
     height: int, width: int, settings: ImageSettings, path: Path | None = None, multiple: int = SIZE_MULTIPLE
 ) -> tuple[int, int]:
-    """Height and width of the network input: short side as set, both sides rounded to multiples of `multiple`.
+    """Height and width of the network input: as `images.resize` says, rounded to multiples of `multiple`.
 
     Args:
         height: of the image.
         width: of the image.
-        settings: defines the short side.
+        settings: defines the short side, or the square.
         path: of the image, for the error message.
         multiple: `Backbone.size_multiple`.
     """
     refuse_narrow((height, width), path)
+    if settings.resize == "square" and settings.short_side is not None:
+        height = width = settings.short_side
     scale = 1.0 if settings.short_side is None else settings.short_side / min(height, width)
     size = _to_multiple(height * scale, multiple), _to_multiple(width * scale, multiple)
     if size[0] * size[1] > MAX_PIXELS:
@@ -118,12 +130,17 @@ def fitting_crop(settings: ImageSettings, multiple: int) -> int:
 def working_mpp(paths: Iterable[Path], settings: ImageSettings, multiple: int = SIZE_MULTIPLE) -> float | None:
     """Microns per pixel of the network input, from the sizes in the image headers; None if unknown.
 
-    Images of different sizes are scaled differently: the median scale is used.
+    Images of different sizes are scaled differently: the median scale is used. Images that are distorted to a square
+    have no single resolution.
     """
     if settings.mpp is None or settings.short_side is None:
         return settings.mpp
-    scales = [_scale(size, settings, path, multiple) for path in paths if (size := _size_in_header(path))]
-    return settings.mpp / median(scales) if scales else None
+    sizes = [(path, size) for path in paths if (size := _size_in_header(path))]
+    if not sizes:
+        return None
+    if settings.resize == "square" and median(max(size) / min(size) for _, size in sizes) > _NEARLY_SQUARE:
+        return None
+    return settings.mpp / median(_scale(size, settings, path, multiple) for path, size in sizes)
 
 
 def to_working_size(

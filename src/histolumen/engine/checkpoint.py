@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError
 
 from histolumen.atomic import finish_swap, new_file, new_folder
-from histolumen.config import RunConfig, parse_config
+from histolumen.config import RunConfig, parse_run_config
 from histolumen.encoders.backbone import build_backbone
 from histolumen.errors import ConfigError, RunError
 from histolumen.methods.base import Method, build_method
@@ -142,7 +142,7 @@ def _read_card(folder: Path) -> dict[str, Any]:
 
 def _parse_card(content: dict[str, Any], folder: Path) -> ModelCard:
     try:
-        config = parse_config(content["config"])
+        config = parse_run_config(content["config"])
         mpp = dict(content.get("preprocessing", {})).get("mpp")  # absent from older models
         return ModelCard(
             config,

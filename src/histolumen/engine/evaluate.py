@@ -146,7 +146,7 @@ def evaluate(
         watch(row, prediction, truth)
         mask = prediction.mask if binarise == "threshold" else prediction.mask_by_label(row.label)
         pixels = None if truth is None else metrics.count_pixels(prediction.soft_mask, truth, mask)
-        probability = prediction.probabilities[prediction.label]
+        probability = prediction.probability
         results.append(ImageResult(row, prediction.label, probability, float(mask.mean()), pixels))
     if not results:
         raise DataError(f"no image of split '{split}' could be read; first problem: {failures[0]}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch.nn import functional as F
 
 from histolumen.config import RunConfig
 from histolumen.data.image import ImageLike, as_rgb
@@ -16,6 +17,8 @@ from histolumen.engine.prediction import Prediction, to_size
 from histolumen.engine.windows import runner_for
 from histolumen.methods.base import Method, predict_flipped
 from histolumen.progress import SILENT, Progress
+from histolumen.tissue.glass import find_glass
+from histolumen.tissue.solid import MaskSettings, make_solid
 
 if TYPE_CHECKING:
     from histolumen.engine.slides.predict import SlideSettings
@@ -77,7 +80,8 @@ class Model:
 
     def _predict_batch(self, images: Sequence[tuple[str, np.ndarray]]) -> list[Prediction]:
         sources, pixels = zip(*images, strict=True)
-        return predict_images(self.method, self.classes, pixels, self.config.images, self.device, sources)
+        settings = self.config.images
+        return predict_images(self.method, self.classes, pixels, settings, self.device, sources, self.config.mask)
 
     def predict_slide(
         self, path: Path | str, settings: "SlideSettings | None" = None, progress: Progress = SILENT
@@ -126,6 +130,7 @@ def predict_images(
     settings: ImageSettings,
     device: torch.device,
     sources: Sequence[str],
+    mask: MaskSettings | None = None,
 ) -> list[Prediction]:
     """Predict decoded images of equal size, read from the files `sources`; large images are predicted in windows."""
     multiple = method.backbone.size_multiple
@@ -133,18 +138,34 @@ def predict_images(
         to_working_size(pixels, settings, Path(path), multiple) for pixels, path in zip(images, sources, strict=True)
     ]
     batch = to_unit_range(torch.stack(working)).to(device)
+    glass = [find_glass(each) for each in images] if settings.glass == "remove" else None
+    if glass is not None:
+        at_working_size = torch.stack([_nearest(each, batch.shape[2:]) for each in glass]).to(device)
+        batch = torch.where(at_working_size, method.backbone.mean, batch)
+
+    def finished(soft_mask: np.ndarray, k: int) -> np.ndarray:
+        off_glass = soft_mask if glass is None else np.where(glass[k], 0, soft_mask).astype(soft_mask.dtype)
+        return off_glass if mask is None else make_solid(off_glass, mask, settings.mpp)
+
     run = runner_for(method.backbone, *batch.shape[2:])
     output = predict_flipped(method, batch, run) if settings.test_flips else method(batch, run)
     return [
         Prediction(
             probabilities=dict(zip(classes, output.probs[k].tolist(), strict=True)),
-            soft_mask=to_size(output.soft_mask[k : k + 1], pixels.shape[:2]),
+            soft_mask=finished(to_size(output.soft_mask[k : k + 1], pixels.shape[:2]), k),
             image=pixels,
             evidence=None if output.evidence is None else output.evidence[k],
             name=Path(path).stem,
             classifies=method.classifies,
             mpp=settings.mpp,
             negative_class=settings.negative_class,
+            glass=None if glass is None else glass[k],
         )
         for k, (pixels, path) in enumerate(zip(images, sources, strict=True))
     ]
+
+
+def _nearest(mask: np.ndarray, size: Sequence[int]) -> torch.Tensor:
+    """A binary mask [1, h, w] of the given size."""
+    resized = F.interpolate(torch.from_numpy(mask)[None, None].float(), size=list(size), mode="nearest-exact")
+    return resized[0] > 0.5

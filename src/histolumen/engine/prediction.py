@@ -18,6 +18,9 @@ from histolumen.export.overlay import draw_overlay
 from histolumen.export.regions import FoundRegion, Raster, find_regions
 
 THRESHOLD = 0.5
+NO_TISSUE = "no tissue"
+"""The answer for an image that shows nothing but glass."""
+_MIN_TISSUE = 0.02  # share of the image
 _NOTEBOOK_SIDE = 512  # longest side of the picture in a notebook, in pixels
 
 
@@ -41,11 +44,18 @@ class Prediction:
     """Microns per pixel of the image; None: unknown."""
     negative_class: str | None = None
     """The class that has no foreground, if there is one."""
+    glass: np.ndarray | None = None
+    """Bare glass beside the tissue, [H, W] bool, if the model removes it (`images.glass`)."""
+
+    @property
+    def tissue_share(self) -> float:
+        """Share of the image that is not bare glass, in [0, 1]; 1 if the model does not tell glass from tissue."""
+        return 1.0 if self.glass is None else 1 - float(self.glass.mean())
 
     @property
     def label(self) -> str:
-        """The most probable class."""
-        return most_probable(self.probabilities)
+        """The most probable class, or "no tissue" for an image of bare glass."""
+        return most_probable(self.probabilities) if self.tissue_share >= _MIN_TISSUE else NO_TISSUE
 
     @property
     def region_label(self) -> str:
@@ -56,8 +66,8 @@ class Prediction:
 
     @property
     def probability(self) -> float:
-        """Probability of `label`."""
-        return self.probabilities[self.label]
+        """Probability of `label`; 0 if there is no tissue."""
+        return self.probabilities.get(self.label, 0.0)
 
     @property
     def mask(self) -> np.ndarray:
@@ -75,7 +85,8 @@ class Prediction:
         if self.evidence is None:
             return self.mask
         class_map = self.evidence[list(self.probabilities).index(label)][None, None]
-        return to_size(class_map, self.soft_mask.shape) > 0
+        mask = to_size(class_map, self.soft_mask.shape) > 0
+        return mask if self.glass is None else mask & ~self.glass
 
     def overlay(self, caption: bool = True) -> Image.Image:
         """The image with the mask outlined and in full colour, the rest faded."""
@@ -84,6 +95,8 @@ class Prediction:
     @property
     def caption(self) -> str:
         """Class, probability and size of the mask in one line."""
+        if self.label == NO_TISSUE:
+            return NO_TISSUE
         prediction = f"{self.label} {self.probability:.2f}   " if self.classifies else ""
         return f"{prediction}deciding area {100 * self.foreground_share:.0f} %"
 
@@ -107,6 +120,7 @@ class Prediction:
             "probability": round(self.probability, 6),
             **{f"p_{name}": round(value, 6) for name, value in self.probabilities.items()},
             "foreground_share": round(self.foreground_share, 6),
+            "tissue_share": round(self.tissue_share, 6),
         }
 
     def save(self, folder: Path | str, name: str | None = None) -> dict[str, Any]:

@@ -31,6 +31,9 @@ def region_probabilities(model: Model, prediction: Prediction) -> RegionProbabil
     settings, method = model.config.images, model.method
     working = to_working_size(prediction.image, settings, Path(prediction.name), method.backbone.size_multiple)
     pixels = method.backbone.normalise(to_unit_range(working[None]).to(model.device))
+    if prediction.glass is not None:  # as in a prediction, glass has the mean colour
+        glass = torch.from_numpy(prediction.glass)[None, None].to(pixels)
+        pixels = pixels * (1 - F.interpolate(glass, size=pixels.shape[2:], mode="nearest-exact"))
     soft_mask = torch.from_numpy(prediction.soft_mask)[None, None].to(pixels)
     soft_mask = F.interpolate(soft_mask, size=pixels.shape[2:], mode="bilinear", align_corners=False)
     run = runner_for(method.backbone, *pixels.shape[2:])

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from histolumen.atomic import finish_swap
-from histolumen.config import RunConfig, load_config
+from histolumen.config import RunConfig, parse_run_config, read_recipe
 from histolumen.data.manifest import Manifest, read_manifest
 from histolumen.errors import RunError
 
@@ -18,7 +18,7 @@ def check_folder(out: Path, config: RunConfig, manifest: Manifest, *, resume: bo
     if exists and not resume:
         raise RunError(f"{out}: already holds a run; add --resume to continue it, or choose another --out")
     if exists:
-        before, now = load_config(str(out / "config.yaml")).flat(), config.flat()
+        before, now = parse_run_config(read_recipe(str(out / "config.yaml"))).flat(), config.flat()
         changeable = {"images.mpp"} if config.train.schedule == "cosine" else {"images.mpp", "train.epochs"}
         changed = [key for key in now if now[key] != before.get(key) and key not in changeable]
         if changed:

@@ -27,6 +27,7 @@ from histolumen.engine.optim import build_optimizer, learning_rate, set_learning
 from histolumen.engine.proposals import WholeTrainingImages, make_proposals, read_proposals
 from histolumen.engine.resume import check_folder, random_state, set_random_state
 from histolumen.engine.runlog import RunLog, environment
+from histolumen.engine.supervised import MaskValidation
 from histolumen.engine.validate import Validation, validate
 from histolumen.errors import ConfigError, DataError, ImageError, RunError
 from histolumen.methods.base import build_method
@@ -110,6 +111,9 @@ class _Run:
             multiple=self.method.backbone.size_multiple,
         )
         self.mpp = working_mpp(map(training.image_path, training.rows), config.images, self.images.multiple)
+        self.mask_validation: MaskValidation | None = None
+        if config.train.select == "pixel_cross_entropy":  # only U-Net: see engine/supervised.py
+            self.mask_validation = MaskValidation(self.method, manifest, self.classes, config.images)
         self.own_batch = config.train.batch_size // fabric.world_size
         self.sampler = EpochSampler(
             len(self.images),
@@ -154,6 +158,9 @@ class _Run:
                 losses, error = self._epoch(epoch, module, optimizer, rate)
                 self._share_buffers()
                 validation = validate(self.fabric, self.method, self.manifest, self.classes, self.config.images)
+                if validation and self.mask_validation:
+                    pixels = self.mask_validation.pixel_cross_entropy(self.fabric)
+                    validation = replace(validation, pixel_cross_entropy=pixels)
                 if log is not None:  # before saving: after a kill in between, the epoch and its line are repeated
                     seconds = round(time.perf_counter() - started, 2)
                     record: dict[str, Any] = {"epoch": epoch + 1, "seconds": seconds, "lr": rate, "loss": losses}
@@ -193,7 +200,7 @@ class _Run:
         totals: dict[str, Tensor] = {}
         wrong = torch.zeros(2, device=self.fabric.device)  # misclassified images, all images
         for loaded in _with_short_errors(self.loader):
-            batch = loaded.map(self.fabric.to_device)
+            batch = loaded.map(self.fabric.to_device).without_glass(self.method.backbone.mean)
             # not Fabric's own precision: it casts the weights anew for each layer and pass, and takes twice as long
             with torch.autocast(self.fabric.device.type, torch.bfloat16, enabled=self.mixed):
                 terms, scores = module.losses(batch)
@@ -298,5 +305,6 @@ def _with_short_errors(loader: DataLoader[Batch]) -> Iterator[Batch]:
 
 def epoch_score(rule: str, epoch: int, validation: Validation | None) -> float:
     """Score of an epoch by `train.select`; higher is better."""
-    loss = validation and (validation.error if rule == "accuracy" else validation.cross_entropy)
-    return float(epoch) if rule == "last" or loss is None else -loss
+    name = "error" if rule == "accuracy" else rule
+    loss = None if rule == "last" or validation is None else getattr(validation, name)
+    return float(epoch) if loss is None else -loss

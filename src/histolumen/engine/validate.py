@@ -18,13 +18,14 @@ class Validation:
     """Scores of an epoch on the validation split.
 
     Error in percent and cross-entropy in nats, None for methods that do not classify; mean and standard deviation of
-    the foreground share over images, in [0, 1].
+    the foreground share over images, in [0, 1]. The pixel cross-entropy comes from `engine/supervised.py`, for U-Net.
     """
 
     error: float | None
     cross_entropy: float | None
     foreground_share: float
     foreground_spread: float
+    pixel_cross_entropy: float | None = None
 
     def as_dict(self) -> dict[str, float]:
         """The defined scores, for metrics.jsonl and model.json."""

@@ -15,8 +15,8 @@ _OVERLAP = 0.25
 
 
 def runner_for(backbone: Backbone, height: int, width: int) -> MapRunner:
-    """Return a function that applies a network to images of this size: at once or, if they are large, in windows."""
-    # attention is quadratic in the number of positions: transformers use windows for smaller images already
+    """The runner for images of this size: attention is quadratic in the number of positions, so that transformers use
+    windows for smaller images already."""
     whole = WINDOW**2 if backbone.single_stride else WHOLE_PIXELS
     return map_runner(height, width, whole_pixels=whole, grid=math.lcm(backbone.size_multiple, backbone.stride))
 

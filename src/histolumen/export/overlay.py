@@ -9,6 +9,8 @@ from scipy import ndimage
 _OUTLINE = (0, 158, 115)  # Okabe-Ito green, on a white halo: visible on pink and purple, colour-blind safe
 _FALSE_NEGATIVE = np.array([0, 114, 178])  # blue
 _FALSE_POSITIVE = np.array([230, 159, 0])  # orange
+_RED = np.array([220, 20, 20])  # the paper's colour for regions in its figure of samples
+_RED_SHARE = 0.4
 _FADE = 0.55
 _MAX_PIXELS = 16_000_000  # larger images are downsampled
 
@@ -49,6 +51,13 @@ def draw_errors(image: np.ndarray, mask: np.ndarray, truth: np.ndarray) -> np.nd
         errors[wrong] = 0.35 * errors[wrong] + 0.65 * colour
     errors[_edge(truth, _line_width(truth))] = 40
     return errors.round().astype(np.uint8)
+
+
+def draw_red(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """The image [H, W, 3] with the foreground in transparent red."""
+    picture = image.astype(float)
+    picture[mask] = (1 - _RED_SHARE) * picture[mask] + _RED_SHARE * _RED
+    return picture.round().astype(np.uint8)
 
 
 def draw_sheet(pictures: list[Image.Image], columns: int = 2, gap: int = 8) -> Image.Image:

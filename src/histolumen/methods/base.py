@@ -120,7 +120,7 @@ class MethodSettings(Settings):
 @dataclass(frozen=True)
 class _Entry:
     settings: type[MethodSettings]
-    build: Callable[..., Method]
+    method: type[Method]
 
 
 _registry: dict[str, _Entry] = {}
@@ -158,6 +158,11 @@ def settings_of(name: str) -> type[MethodSettings]:
     return _registry[name].settings
 
 
+def reads_masks(name: str) -> bool:
+    """Whether method `name` is trained with masks (full supervision)."""
+    return _registry[name].method.reads_masks
+
+
 def build_method(
     settings: MethodSettings, backbone: Backbone, classes: int, negative_class: int | None = None
 ) -> Method:
@@ -169,6 +174,6 @@ def build_method(
         classes: number of classes.
         negative_class: index of the class whose images have no foreground, if there is one.
     """
-    method = _registry[settings.name].build(settings, backbone, classes)
+    method = _registry[settings.name].method(settings, backbone, classes)
     method.negative_class = negative_class
     return method

@@ -1,7 +1,8 @@
 """Deep MIL (Ilse et al. 2018): an image is a bag of positions, weighted by one attention map per class.
 
-Attention sums to 1 on every image, so it cannot be empty. If one class has no foreground, the mask is the attention of
-the most probable other class times the probability that the image is not negative.
+By the paper's rule a pixel is foreground where attention is above 1 / (classes x positions), half its mean for two
+classes. Attention sums to 1 on every image, so it cannot be empty. If one class has no foreground, the mask is the
+attention of the most probable other class times the probability that the image is not negative.
 """
 
 import math
@@ -62,13 +63,13 @@ class DeepMil(Method):
         def shown_attention(stacked: Tensor) -> Tensor:
             return chosen(attention(stacked), shown)
 
-        # the paper's threshold is the mean attention
+        threshold = 1 / probs.shape[1]  # attention above 1 / (classes x positions): the mean over positions is 1 here
         if negative is None:
-            evidence = Layer(maps, attention, lambda value: value - 1)
+            evidence = Layer(maps, attention, lambda value: value - threshold)
             return Answer(probs, Mask((stretched(maps, shown_attention),)), evidence=Mask((evidence,)))
         positive = 1 - probs[:, negative, None, None, None]
         mask = stretched(maps, shown_attention, lambda value: value * positive)
-        evidence = Layer(maps, shown_attention, lambda value: for_every_label(value - 1, probs.shape[1]))
+        evidence = Layer(maps, shown_attention, lambda value: for_every_label(value - threshold, probs.shape[1]))
         return Answer(probs, Mask((mask,)), evidence=Mask((evidence,)))
 
     def _maps(self, X: Tensor) -> Tensor:

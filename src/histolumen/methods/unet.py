@@ -10,7 +10,7 @@ from histolumen.encoders.backbone import Backbone
 from histolumen.encoders.geometry import FeatureGeometry
 from histolumen.methods.base import Losses, Method, MethodSettings, register
 from histolumen.methods.view import Answer, Layer, Mask, View
-from histolumen.nets.unet import UNet
+from histolumen.nets.unet import UNet, Upsampling
 
 
 class UNetSettings(MethodSettings):
@@ -18,6 +18,9 @@ class UNetSettings(MethodSettings):
 
     name: Literal["unet"] = "unet"
     """The method."""
+    upsampling: Upsampling = "nearest"
+    """How a level of the decoder doubles the resolution: by repeating values after its convolutions (`nearest`, the
+    paper), or by interpolation before them (`bilinear`, runs of earlier versions)."""
 
 
 @register(UNetSettings)
@@ -31,7 +34,7 @@ class SupervisedUNet(Method):
         super().__init__()
         self.settings = settings
         self.backbone = backbone.scaling_only()
-        self.network = UNet()
+        self.network = UNet(settings.upsampling)
         self.classes = classes
 
     def losses(self, batch: Batch) -> Losses:

@@ -1,6 +1,7 @@
 """The paper's U-Net: no pre-trained encoder, widths 16 to 512 in five steps of stride 2, 14,154,706 parameters."""
 
 from itertools import pairwise
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -8,16 +9,19 @@ from torch.nn import functional as F
 
 _WIDTHS = (16, 32, 64, 128, 256, 512)
 
+Upsampling = Literal["nearest", "bilinear"]
+"""`nearest`: a level of the decoder convolves, then repeats each value. `bilinear`: it interpolates, then convolves."""
+
 
 class UNet(nn.Module):
     """From images of any size to logits of background and foreground [B, 2, H, W]."""
 
-    def __init__(self) -> None:
+    def __init__(self, upsampling: Upsampling = "nearest") -> None:
         super().__init__()
         steps = list(pairwise(_WIDTHS))
         self.first = double_convolution(3, _WIDTHS[0])
         self.down = nn.ModuleList(double_convolution(narrow, wide, stride=2) for narrow, wide in steps)
-        self.up = nn.ModuleList(UpStep(wide, narrow) for narrow, wide in reversed(steps))
+        self.up = nn.ModuleList(UpStep(wide, narrow, upsampling) for narrow, wide in reversed(steps))
         self.last = nn.Conv2d(_WIDTHS[0], 2, kernel_size=1)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -32,17 +36,21 @@ class UNet(nn.Module):
 
 
 class UpStep(nn.Module):
-    """Upsample, convolve at the same width, concatenate the skip connection, and halve the width."""
+    """Convolve at the same width, double the resolution, concatenate the skip connection, and halve the width."""
 
-    def __init__(self, wide: int, narrow: int):
+    def __init__(self, wide: int, narrow: int, upsampling: Upsampling):
         super().__init__()
+        self.upsampling: Upsampling = upsampling
         self.before = double_convolution(wide, wide)
         self.after = double_convolution(wide + narrow, narrow)
 
     def forward(self, x: Tensor, skip: Tensor) -> Tensor:
         """One level up, at the size of `skip`."""
-        enlarged = F.interpolate(x, size=skip.shape[2:], mode="bilinear", align_corners=False)
-        return self.after(torch.cat([self.before(enlarged), skip], dim=1))
+        if self.upsampling == "nearest":
+            enlarged = F.interpolate(self.before(x), size=skip.shape[2:], mode="nearest-exact")
+        else:
+            enlarged = self.before(F.interpolate(x, size=skip.shape[2:], mode="bilinear", align_corners=False))
+        return self.after(torch.cat([enlarged, skip], dim=1))
 
 
 def double_convolution(channels: int, width: int, stride: int = 1) -> nn.Sequential:

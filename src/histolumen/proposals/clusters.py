@@ -39,11 +39,16 @@ class TissueClusters:
     uncertainty: tuple[float, float]
 
     @torch.no_grad()
-    def foreground(self, features: Tensor) -> Tensor:
-        """Foreground probability [h, w] of features [C, h, w], averaged over similar positions of the image."""
+    def foreground(self, features: Tensor, tissue: Tensor) -> Tensor:
+        """Foreground probability [h, w], averaged over similar positions on tissue.
+
+        Args:
+            features: of an image [C, h, w].
+            tissue: which positions [h, w] are on tissue.
+        """
         positions = standardised(features.flatten(1).T, self.mean, self.std)
         membership = torch.sigmoid(self.sign * self.head(positions)[:, 0])
-        return walk(membership, positions).reshape(features.shape[1:])
+        return walk(membership, positions, tissue.flatten()).reshape(features.shape[1:])
 
 
 def standardised(features: Tensor, mean: Tensor, std: Tensor) -> Tensor:
@@ -51,23 +56,23 @@ def standardised(features: Tensor, mean: Tensor, std: Tensor) -> Tensor:
     return (features - mean) / std
 
 
-def affinity(features: Tensor, others: Tensor | None = None) -> Tensor:
-    """Squared positive cosine similarity of positions [..., N, C] (to `others` of the image), centred per image."""
-    centre = features.mean(-2, keepdim=True)
-    directions = F.normalize(features - centre, dim=-1)
-    across = directions if others is None else F.normalize(others - centre, dim=-1)
-    return (directions @ across.transpose(-1, -2)).clamp_min(0).square()
+def affinity(features: Tensor) -> Tensor:
+    """Squared positive cosine similarity of positions [..., N, C], centred per image."""
+    return _similarity(features, features, features.mean(-2, keepdim=True))
 
 
-def walk(values: Tensor, features: Tensor) -> Tensor:
+def walk(values: Tensor, features: Tensor, tissue: Tensor) -> Tensor:
     """One step of a random walk: each value becomes the mean over all positions, weighted by their affinity.
 
     Args:
         values: one value per position [N].
-        features: features of the positions [N, C]; above 1024 positions, the mean is over a regular sample.
+        features: features of the positions [N, C].
+        tissue: which positions [N] the mean is over; above 1024, over a regular sample of them.
     """
-    anchors = torch.linspace(0, len(values) - 1, min(len(values), _ANCHORS), device=values.device).round().long()
-    weights = affinity(features, features[anchors])
+    on_tissue = tissue.nonzero()[:, 0] if tissue.any() else torch.arange(len(values), device=values.device)
+    last = len(on_tissue) - 1
+    anchors = on_tissue[torch.linspace(0, last, min(last + 1, _ANCHORS), device=values.device).round().long()]
+    weights = _similarity(features, features[anchors], features[on_tissue].mean(0))
     total = weights.sum(1)
     mean = weights @ values[anchors] / total.clamp_min(_TINY)
     return torch.where(total > _TINY, mean, values)  # a position similar to none keeps its value
@@ -137,6 +142,11 @@ def label_uncertainty(pooled: Tensor, labels: Tensor) -> float:
     classifier = LogisticRegression(C=_PENALTY, max_iter=1000)
     probabilities = cross_val_predict(classifier, features, targets, cv=folds, method="predict_proba")
     return float(log_loss(targets, probabilities))
+
+
+def _similarity(features: Tensor, others: Tensor, centre: Tensor) -> Tensor:
+    directions, across = (F.normalize(positions - centre, dim=-1) for positions in (features, others))
+    return (directions @ across.transpose(-1, -2)).clamp_min(0).square()
 
 
 def _refine(samples: Tensor, edges: Tensor, start: Tensor) -> tuple[nn.Module, float]:

@@ -1,5 +1,7 @@
 """Mask proposals before training: tissue clusters of a backbone's features, over all training images."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -7,11 +9,14 @@ from torch.nn import functional as F
 
 from histolumen.encoders.backbone import Backbone
 from histolumen.encoders.geometry import FLIPS
+from histolumen.errors import DataError
 from histolumen.proposals import clusters
 from histolumen.proposals.images import Proposals, WholeImages
+from histolumen.tissue.glass import open_fields, white_fields
 
 _HALF = 0.5
-_POSITIONS = 400  # sampled per image
+_POSITIONS, _MIN_POSITIONS = 400, 16  # sampled per image; images with less tissue take no part in clustering
+_MAX_WHITE = 0.3  # share of a position's cell; positions with more are not tissue
 _MAX_IMAGES = 128  # used for clustering; every image gets a proposal
 _MIN_SIDE = 32  # pixels
 _CACHE_BYTES = 2_000_000_000  # of features kept between clustering and proposing
@@ -20,36 +25,72 @@ _CLEAR_DIFFERENCE = 0.02  # nats
 
 @torch.no_grad()
 def propose_masks(backbone: Backbone, examples: WholeImages) -> Proposals:
-    """Foreground proposals of all images at the stride of the backbone: the mean over two feature views."""
+    """Foreground proposals of all images at the stride of the backbone: the mean over two feature views.
+
+    White fields (lumens, gaps, glass) have no texture that could be clustered, so clusters are found on tissue alone;
+    a lumen then follows the tissue it resembles most, and glass is background.
+    """
     was_training = backbone.training
     backbone.eval()
     random = np.random.default_rng(examples.seed)
     chosen = _balanced_sample(examples.labels, random)
-    cached: dict[int, tuple[Tensor, Tensor]] = {}
+    cached: dict[int, ViewedImage] = {}
     sampled: tuple[list[Tensor], list[Tensor]] = [], []
+    labels = []
     cache_left = _CACHE_BYTES
     for index in chosen:
-        views = tissue_views(backbone, examples[index])
-        positions = views[0][0].numel()
-        sample = random.choice(positions, min(_POSITIONS, positions), replace=False)
-        for samples, features in zip(sampled, views, strict=True):
-            samples.append(features.flatten(1).T[sample])
-        cache_left -= sum(features.nbytes for features in views)
+        viewed = view_image(backbone, examples[index])
+        sample = _sample_tissue(viewed.tissue, random)
+        if sample is not None:
+            labels.append(examples.labels[index])
+            for samples, features in zip(sampled, viewed.views, strict=True):
+                samples.append(features.flatten(1).T[sample])
+        cache_left -= sum(features.nbytes for features in viewed.views)
         if cache_left >= 0:  # features that do not fit are computed again
-            cached[index] = views
-    count = min(len(samples) for samples in sampled[0])
+            cached[index] = viewed
+    if not labels:
+        raise DataError("no training image shows enough tissue to find clusters in; check the images with data check")
     per_view = []
     for view, samples in enumerate(sampled):
-        stacked = torch.stack([each[:count] for each in samples])
-        per_view.append(clusters.tissue_clusters(stacked, examples.labels[chosen], examples.seed))
+        per_view.append(clusters.tissue_clusters(torch.stack(samples), torch.stack(labels), examples.seed))
         examples.say(_describe(view, per_view[-1]))
     proposals = []
     for index in range(len(examples)):
-        views = cached[index] if index in cached else tissue_views(backbone, examples[index])
-        masks = [each.foreground(features) for each, features in zip(per_view, views, strict=True)]
-        proposals.append(torch.stack(masks).mean(0))
+        viewed = cached[index] if index in cached else view_image(backbone, examples[index])
+        views = zip(per_view, viewed.views, strict=True)
+        mean = torch.stack([each.foreground(features, viewed.tissue) for each, features in views]).mean(0)
+        proposals.append(mean * (1 - viewed.glass))
     backbone.train(was_training)
     return proposals
+
+
+@dataclass(frozen=True)
+class ViewedImage:
+    """Two feature maps of an image [C, h, w], and at the same positions [h, w] where its tissue and its glass are."""
+
+    views: tuple[Tensor, Tensor]
+    tissue: Tensor
+    glass: Tensor
+
+
+def view_image(backbone: Backbone, image: Tensor) -> ViewedImage:
+    """Features and tissue of an image [1, 3, H, W] in [0, 1]."""
+    views = tissue_views(backbone, image)
+    pixels = (255 * image[0]).round().to(torch.uint8).permute(1, 2, 0).cpu().numpy()
+    white = white_fields(pixels)
+    shares = [
+        F.interpolate(torch.from_numpy(mask)[None, None].float(), size=views[0].shape[1:], mode="area")[0, 0]
+        for mask in (white, open_fields(white))
+    ]
+    return ViewedImage(views, shares[0] <= _MAX_WHITE, shares[1])
+
+
+def _sample_tissue(tissue: Tensor, random: np.random.Generator) -> np.ndarray | None:
+    """Positions on tissue, with repetitions where there are few; None: too few to describe the image."""
+    positions = tissue.flatten().numpy().nonzero()[0]
+    if len(positions) < min(_MIN_POSITIONS, tissue.numel()):
+        return None
+    return random.choice(positions, _POSITIONS, replace=len(positions) < _POSITIONS)
 
 
 def _describe(view: int, pair: clusters.TissueClusters) -> str:

@@ -19,6 +19,8 @@ _VALUES: dict[str, tuple[float, ...]] = {
     "sigma": (0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5),
     "omega": (1, 2, 3, 4, 5, 6, 7, 8, 9, 10),
 }
+CURVES: tuple[StudyName, ...] = ("lambda", "sigma", "omega")
+"""Studies of one setting, in the order of the paper's figure."""
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ class Result:
     record: dict[str, Any]
     """The row of `predictions.csv` or `slides.csv`."""
     label: str
-    """Empty for methods that predict a mask only."""
+    """The predicted class, or "no tissue"; empty for methods that predict a mask only."""
     probabilities: dict[str, float]
     regions: RegionProbabilities | None = None
 

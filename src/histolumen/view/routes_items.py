@@ -140,7 +140,7 @@ def _summary(viewer: Viewer, item: Item) -> dict[str, Any]:
         "predictions": {
             run: Badge(
                 label=result.label,
-                probability=max(result.probabilities.values()) if result.label else None,
+                probability=result.probabilities.get(result.label),
                 foreground_share=result.record["foreground_share"],
             )
             for run, result in results.items()

@@ -21,8 +21,8 @@ class RunInfo(BaseModel):
 class Badge(BaseModel):
     """The result of one run for the list of items."""
 
-    label: str
-    probability: float | None
+    label: str = Field(description="the predicted class, or `no tissue`; empty for methods that predict a mask only")
+    probability: float | None = Field(description="of that class")
     foreground_share: float
 
 

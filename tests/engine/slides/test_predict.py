@@ -227,6 +227,10 @@ def test_unknown_resolutions_are_errors(tmp_path, gland_slide, tiny_run):
     model.mpp = None
     with pytest.raises(ConfigError, match="--model-mpp"):
         save_slide_prediction(model, gland_slide, tmp_path, SMALL_TILES.model_copy(update={"model_mpp": None}))
+    square = model.config.images.model_copy(update={"resize": "square"})
+    model.config = model.config.model_copy(update={"images": square})
+    with pytest.raises(ConfigError, match="distorted to a square"):
+        save_slide_prediction(model, gland_slide, tmp_path, SMALL_TILES.model_copy(update={"model_mpp": None}))
     unstated = write_slide(tmp_path / "a.tif", tissue_picture(), mpp=None)
     with pytest.raises(SlideError, match="--slide-mpp"):
         save_slide_prediction(model, unstated, tmp_path / "out", SMALL_TILES)
@@ -262,7 +266,8 @@ def test_every_method_predicts_slides(tmp_path, gland_slide, name):
 
     config = load_config("glas-sem", SMALL)
     torch.manual_seed(0)
-    method = build_method(settings_of(name)(), build_backbone(config.backbone), 2)
+    options = {"erase": {"test_rounds": 2}}.get(name, {})  # a second pass over the slide
+    method = build_method(settings_of(name)(**options), build_backbone(config.backbone), 2)
     model = Model(method, ["benign", "malignant"], config, torch.device("cpu"))
     record = save_slide_prediction(model, gland_slide, tmp_path, SMALL_TILES)
     assert record["p_benign"] + record["p_malignant"] == pytest.approx(1, abs=1e-5)

@@ -128,6 +128,11 @@ def _predict(
 
 def _model_mpp(model: Model, settings: SlideSettings) -> float:
     mpp = settings.model_mpp or model.mpp
+    if mpp is None and model.config.images.resize == "square":
+        raise ConfigError(
+            "the model was trained on images distorted to a square (images.resize=square), which have no single "
+            "resolution; train with images.resize=short_side, or choose one with --model-mpp"
+        )
     if mpp is None:
         raise ConfigError(
             "the model does not store the resolution of its images; give --model-mpp, or train with "

@@ -9,6 +9,7 @@ from matplotlib.ticker import MaxNLocator
 from histolumen.report.figures.style import BLUE, GREEN, GREY, ORANGE, panels
 from histolumen.report.runs.runner import RunResult
 from histolumen.report.runs.table import interval, runs_by_title
+from histolumen.report.study import KINDS
 
 
 def draw_training(runs: dict[str, list[dict[str, Any]]]) -> Figure:
@@ -39,34 +40,47 @@ def draw_training(runs: dict[str, list[dict[str, Any]]]) -> Figure:
     return figure
 
 
-def draw_study(setting: str, runs: list[RunResult]) -> Figure:
-    """Accuracy, F1+ and F1- over the values of a setting, one panel per kind.
+def draw_studies(studies: dict[str, list[RunResult]]) -> Figure:
+    """Accuracy, F1+ and F1- over the values of settings: one row per setting, one column per kind (SEM, EEM).
 
     With several seeds, points are means and error bars half the width of their 95 % interval.
+
+    Args:
+        studies: setting -> finished runs.
     """
-    kinds = list(dict.fromkeys(run.job.kind for run in runs))
-    figure, grid = panels(1, len(kinds), (3.4, 2.5), sharey=True)
-    for axes, kind in zip(grid, kinds, strict=True):
-        groups = runs_by_title(run for run in runs if run.job.kind == kind).values()
-        for label, score, colour, marker in (
-            ("accuracy", "error", ORANGE, "s"),
-            ("F1+", "f1_plus", GREEN, "o"),
-            ("F1-", "f1_minus", BLUE, "^"),
-        ):
-            points = [
-                (seeds[0].job.value, *interval([run.evaluation[score] for run in seeds]))
-                for seeds in groups
-                if all(run.evaluation.get(score) is not None for run in seeds)
-            ]
-            if points:
-                x, means, halves = zip(*points, strict=True)
-                y = [100 - mean for mean in means] if score == "error" else means
-                bars = halves if any(halves) else None
-                axes.errorbar(x, y, bars, color=colour, marker=marker, markersize=4, capsize=2, label=label)
-        _label(axes, setting, str(kind).upper())
-    grid[0].set_ylabel("%")
-    grid[0].legend(fontsize=7)
+    kinds = [kind for kind in KINDS if any(run.job.kind == kind for runs in studies.values() for run in runs)]
+    figure, grid = panels(len(studies), len(kinds), (3.4, 2.5), sharey=True)
+    cells = [(setting, kind) for setting in studies for kind in kinds]
+    for axes, (setting, kind) in zip(grid, cells, strict=True):
+        own = [run for run in studies[setting] if run.job.kind == kind]
+        if own:
+            _draw_curves(axes, own)
+            _label(axes, setting, kind.upper())
+        else:
+            axes.set_axis_off()
+    for axes in grid[:: len(kinds)]:
+        axes.set_ylabel("%")
+    next(axes for axes in grid if axes.containers).legend(fontsize=7)
     return figure
+
+
+def _draw_curves(axes: Axes, runs: list[RunResult]) -> None:
+    groups = runs_by_title(runs).values()
+    for label, score, colour, marker in (
+        ("accuracy", "error", ORANGE, "s"),
+        ("F1+", "f1_plus", GREEN, "o"),
+        ("F1-", "f1_minus", BLUE, "^"),
+    ):
+        points = [
+            (seeds[0].job.value, *interval([run.evaluation[score] for run in seeds]))
+            for seeds in groups
+            if all(run.evaluation.get(score) is not None for run in seeds)
+        ]
+        if points:
+            x, means, halves = zip(*points, strict=True)
+            y = [100 - mean for mean in means] if score == "error" else means
+            bars = halves if any(halves) else None
+            axes.errorbar(x, y, bars, color=colour, marker=marker, markersize=4, capsize=2, label=label)
 
 
 def _label(axes: Axes, setting: str, title: str) -> None:

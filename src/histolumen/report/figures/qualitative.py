@@ -1,62 +1,66 @@
 """Qualitative results: image, ground truth, and one column per method with its errors in colour."""
 
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from PIL import Image
 
-from histolumen.data.image import read_image
 from histolumen.data.manifest import Manifest, Row
-from histolumen.engine.evaluate import Binarisation, true_mask
 from histolumen.engine.model import load
-from histolumen.errors import DataError
 from histolumen.export.overlay import draw_errors
 from histolumen.progress import SILENT, Progress
+from histolumen.report.figures.pictures import DrawnRun, Sample, choose, evenly_of_all, file_name, small, without_axes
 from histolumen.report.figures.style import BLUE, ORANGE, panels
 
-_SIDE = 320  # longer side of an image in the figure, in pixels
 
-
-def draw_grid(
-    runs: dict[str, Path],
-    manifest: Manifest,
-    split: str,
-    images: int,
-    binarise: Binarisation = "threshold",
-    progress: Progress = SILENT,
-) -> Figure:
-    """Draw images of every class, evenly spaced over the split.
+def draw_grids(
+    runs: dict[str, DrawnRun], manifest: Manifest, split: str, images: int, progress: Progress = SILENT
+) -> dict[str, Figure]:
+    """Draw a grid of all classes and one grid per class; return file name -> figure.
 
     Args:
-        runs: title -> run folder.
+        runs: title -> run.
         manifest: images and masks.
-        split: split to draw from.
-        images: number of rows.
-        binarise: how soft masks are binarised.
+        split: split to draw from; images are evenly spaced over it.
+        images: number of rows of each grid.
         progress: receives the number of methods.
     """
     part = manifest.split(split)
-    rows = choose(part, images)
-    figure, grid = panels(len(rows), 2 + len(runs), (1.25, 1.15))
-    decoded = [_decode(part, row) for row in rows]
-    for number, (row, (image, truth)) in enumerate(zip(rows, decoded, strict=True)):
-        for column, picture in enumerate((image, np.where(truth[..., None], 255, 0).astype(np.uint8).repeat(3, 2))):
-            grid[number * (2 + len(runs)) + column].imshow(_small(picture))
-        grid[number * (2 + len(runs))].set_ylabel(row.label, fontsize=7)
-    for column, title in enumerate(progress.track(list(runs), "drawing"), start=2):
-        model = load(runs[title])
-        for number, (row, (image, truth)) in enumerate(zip(rows, decoded, strict=True)):
-            prediction = model.predict(image)
-            mask = prediction.mask if binarise == "threshold" else prediction.mask_by_label(row.label)
-            grid[number * (2 + len(runs)) + column].imshow(_small(draw_errors(image, mask, truth)))
-    for axes in grid:
-        axes.set_xticks([])
-        axes.set_yticks([])
-        for spine in axes.spines.values():
-            spine.set_visible(False)
-    for axes, title in zip(grid, ["image", "truth", *runs], strict=False):
+    by_class = choose(part, images)
+    pictures = {row: _truth(part, row) for rows in by_class.values() for row in rows}
+    for title in progress.track(list(runs), "drawing"):
+        model = load(runs[title].folder)
+        for row, shown in pictures.items():
+            sample = Sample.read(part, row)
+            mask = runs[title].mask(model.predict(sample.image), row.label)
+            shown.append(small(draw_errors(sample.image, mask, _known(sample))))
+    grids = {"qualitative": evenly_of_all(by_class, images)}
+    grids |= {file_name("qualitative", label): rows for label, rows in by_class.items()}
+    return {name: _grid(rows, pictures, ["image", "truth", *runs]) for name, rows in grids.items()}
+
+
+def _truth(part: Manifest, row: Row) -> list[np.ndarray]:
+    """The first columns of a grid: the image and its true mask."""
+    sample = Sample.read(part, row)
+    truth = np.where(_known(sample)[..., None], 255, 0).astype(np.uint8).repeat(3, 2)
+    return [small(sample.image), small(truth)]
+
+
+def _known(sample: Sample) -> np.ndarray:
+    if sample.truth is None:
+        raise ValueError(f"{sample.row.image}: rows of a grid are chosen with a known mask")
+    return sample.truth
+
+
+def _grid(rows: Sequence[Row], pictures: dict[Row, list[np.ndarray]], titles: list[str]) -> Figure:
+    figure, grid = panels(len(rows), len(titles), (1.25, 1.15))
+    without_axes(grid)
+    for number, row in enumerate(rows):
+        for column, picture in enumerate(pictures[row]):
+            grid[number * len(titles) + column].imshow(picture)
+        grid[number * len(titles)].set_ylabel(row.label, fontsize=7)
+    for axes, title in zip(grid, titles, strict=False):
         axes.set_title(title, fontsize=7)
     figure.legend(
         handles=[Patch(color=BLUE, label="missed"), Patch(color=ORANGE, label="false alarm")],
@@ -65,34 +69,3 @@ def draw_grid(
         fontsize=7,
     )
     return figure
-
-
-def choose(part: Manifest, count: int) -> list[Row]:
-    """Choose `count` rows with a known true mask, evenly per class and over the split."""
-    by_class: dict[str, list[Row]] = {}
-    for row in part.rows:
-        if part.knows_mask(row):
-            by_class.setdefault(row.label, []).append(row)
-    if not by_class:
-        raise DataError("no image of this split has a mask; the figure needs ground truth")
-    chosen = []
-    for number, label in enumerate(sorted(by_class)):
-        rows = by_class[label]
-        share = count // len(by_class) + (number < count % len(by_class))
-        picked = np.linspace(0, len(rows) - 1, min(share, len(rows))).round().astype(int)
-        chosen += [rows[index] for index in dict.fromkeys(picked.tolist())]
-    return chosen
-
-
-def _decode(part: Manifest, row: Row) -> tuple[np.ndarray, np.ndarray]:
-    image = read_image(part.image_path(row))
-    truth = true_mask(part, row, image.shape[:2])
-    if truth is None:
-        raise DataError(f"{row.image}: the true mask is unknown")
-    return image, truth
-
-
-def _small(picture: np.ndarray) -> np.ndarray:
-    shrunk = Image.fromarray(picture)
-    shrunk.thumbnail((_SIDE, _SIDE))
-    return np.asarray(shrunk)

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from histolumen.report.figures.style import BLUE, GREEN, ORANGE, panels
 
@@ -30,6 +31,7 @@ def draw_sizes(evaluations: dict[tuple[str, str], dict[str, Any]]) -> Figure:
         axes.set_ylim(0, 100)
         axes.set_title(f"{title}, {split}")
         axes.set_xlabel("sample, by true size")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_ylabel("% of the image")
     grid[0].legend(fontsize=7)
     return figure
@@ -56,5 +58,6 @@ def draw_normal_sizes(evaluations: dict[tuple[str, str], dict[str, Any]]) -> Fig
         axes.set_title(f"{title}, normal samples, {split}")
         axes.set_xlabel("sample, by predicted size")
         axes.set_ylabel("% of the image")
-        axes.legend(fontsize=7)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.legend(fontsize=7, loc="upper left")  # the largest samples are on the right
     return figure

@@ -44,6 +44,8 @@ def panels(rows: int, columns: int, size: tuple[float, float], **options: object
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """Write NAME.pdf and NAME.png."""
     paths = []
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # the layout is found: computing it again for each file takes most of the time
     for ending in ("pdf", "png"):
         paths.append(folder / f"{name}.{ending}")
         with new_file(paths[-1]) as temporary:

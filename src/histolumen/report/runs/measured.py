@@ -14,7 +14,8 @@ from histolumen.errors import DataError, RunError
 from histolumen.export.files import save_json
 from histolumen.progress import SILENT, Progress
 
-_FORMAT = 2  # version of the stored evaluation; 2: shares in [0, 1]
+# version of a stored evaluation; 2: shares in [0, 1]; 3: Deep MIL's threshold is 1 / (classes x positions)
+_FORMATS: dict[Binarisation, int] = {"threshold": 2, "true-label": 3}
 
 
 def check_measurable(manifest: Manifest, split: str) -> None:
@@ -58,7 +59,7 @@ def measure(
     if result.failures:
         raise DataError(result.failures[0])
     path = _path(run, split, binarise)
-    save_json({**result.as_dict(), "measured": _identity(run, manifest, split)}, path)
+    save_json({**result.as_dict(), "measured": _identity(run, manifest, split, binarise)}, path)
     return json.loads(path.read_text(encoding="utf-8"))
 
 
@@ -72,10 +73,10 @@ def _stored_evaluation(run: Path, manifest: Manifest, split: str, binarise: Bina
         content = json.loads(_path(run, split, binarise).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return content if content.get("measured") == _identity(run, manifest, split) else None
+    return content if content.get("measured") == _identity(run, manifest, split, binarise) else None
 
 
-def _identity(run: Path, manifest: Manifest, split: str) -> dict[str, str | int]:
+def _identity(run: Path, manifest: Manifest, split: str, binarise: Binarisation) -> dict[str, str | int]:
     """Identify the evaluated weights and files; files by size and modification time."""
     part = manifest.split(split)
     parts = []
@@ -83,7 +84,7 @@ def _identity(run: Path, manifest: Manifest, split: str) -> dict[str, str | int]
         files = [path for path in (part.image_path(row), part.mask_path(row)) if path is not None and path.exists()]
         parts.append([row.image, row.label, row.mask, *((f.stat().st_size, f.stat().st_mtime_ns) for f in files)])
     images = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-    return {"format": _FORMAT, "model_sha256": weights_digest(find_model(run)), "images_sha256": images}
+    return {"format": _FORMATS[binarise], "model_sha256": weights_digest(find_model(run)), "images_sha256": images}
 
 
 def _path(run: Path, split: str, binarise: Binarisation) -> Path:

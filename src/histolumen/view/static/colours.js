@@ -28,12 +28,12 @@ export const CORRECTION = "#d55e00";
 
 const MARKS = ["●", "▲", "■", "◆", "★", "✚"];
 
-// A mark for a class: its shape tells classes apart without colour.
+// A mark for a class: its shape tells classes apart without colour. An answer that is no class has an empty circle.
 export function classMark(classes, label) {
-  const index = Math.max(0, classes.indexOf(label)) % MARKS.length;
   const mark = document.createElement("span");
-  mark.textContent = MARKS[index];
-  mark.dataset.class = String(index);
+  const index = classes.indexOf(label) % MARKS.length;
+  mark.textContent = MARKS[index] ?? "○";
+  if (index >= 0) mark.dataset.class = String(index);
   mark.setAttribute("aria-hidden", "true");
   return mark;
 }

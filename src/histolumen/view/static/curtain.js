@@ -10,7 +10,7 @@ function place(share) {
 // The name of a run and what it predicts for the open item.
 function describe(id) {
   const found = predictionOf(id)?.result;
-  const answer = found?.label ? `: ${found.label} ${found.probabilities[found.label].toFixed(2)}` : "";
+  const answer = found?.label ? `: ${found.label} ${found.probabilities[found.label]?.toFixed(2) ?? ""}` : "";
   return `${runOf(id)?.name ?? ""}${answer}`;
 }
 

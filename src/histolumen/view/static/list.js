@@ -38,7 +38,7 @@ function badges(item) {
   const made = [];
   if (found?.label) {
     const classes = runOf(state.run).classes;
-    made.push(element("span", { className: "badge" }, classMark(classes, found.label), `${found.label} ${found.probability.toFixed(2)}`));
+    made.push(element("span", { className: "badge" }, classMark(classes, found.label), `${found.label} ${found.probability?.toFixed(2) ?? ""}`));
   } else if (found) {
     made.push(element("span", { className: "badge" }, `area ${found.foreground_share.toFixed(2)}`));
   } else if (item.failure) {

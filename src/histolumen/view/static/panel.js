@@ -53,7 +53,7 @@ function waiting({ state: phase, activity, done, total, before }) {
 function verdict(found, run) {
   if (!run.classifies) return [element("p", {}, `${run.method}: mask only, no class`)];
   const parts = [
-    element("p", { className: "verdict", id: "verdict" }, classMark(run.classes, found.label), found.label, element("span", { className: "number" }, found.probabilities[found.label].toFixed(2))),
+    element("p", { className: "verdict", id: "verdict" }, classMark(run.classes, found.label), found.label, element("span", { className: "number" }, found.probabilities[found.label]?.toFixed(2) ?? "")),
   ];
   const evidence = element("div", { className: "evidence" });
   if (found.on_foreground) {
