@@ -66,5 +66,5 @@ def test_the_images_of_the_run_are_shown_by_default(tiny_run, tmp_path, monkeypa
     monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: [each.close() for each in sockets])
     result = histolumen("view", tiny_run, "--no-browser", "--port", "0")
     assert result.returncode == 0, result.stderr
-    assert "12 images, 0 slides, 1 runs" in result.stdout
+    assert "12 images, 0 slides, 1 run\n" in result.stdout
     assert re.search(r"open http://127\.0\.0\.1:\d+/ ", result.stdout)  # without a token

@@ -50,7 +50,8 @@ def serve(
         say(f"loading {folder}")
     loaded = load_runs(runs)
     kinds = [item.kind for item in library.all()]
-    say(f"{kinds.count('image')} images, {kinds.count('slide')} slides, {len(loaded)} runs")
+    counts = {"image": kinds.count("image"), "slide": kinds.count("slide"), "run": len(loaded)}
+    say(", ".join(f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items()))
     if not loaded:
         say("no run given: images are shown without predictions (histolumen view RUN --images FOLDER)")
     if not kinds:

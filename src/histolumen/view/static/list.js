@@ -73,7 +73,8 @@ function render() {
   shown = state.items.filter((item) => item.name.toLowerCase().includes(wanted) && passes(item));
   shown = shown.toSorted(ORDERS[byId("sort").value]);
   byId("items").replaceChildren(...shown.map(row));
-  byId("count").textContent = shown.length === state.items.length ? `${shown.length} items` : `${shown.length} of ${state.items.length} items`;
+  const total = `${state.items.length} item${state.items.length === 1 ? "" : "s"}`;
+  byId("count").textContent = shown.length === state.items.length ? total : `${shown.length} of ${total}`;
   mark();
 }
 
