@@ -2,6 +2,8 @@
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -257,3 +259,67 @@ def test_finish_swap_by_a_reader_between_two_renames_does_not_disturb_the_writer
     assert len(done) >= renames
     assert holds(path, "new")
     assert names(tmp_path) == {"last"}
+
+
+# --- places where no file can be written
+
+
+@pytest.mark.parametrize("name", ["x" * 240 + ".png", "é" * 120 + ".png"])
+def test_a_name_as_long_as_the_disk_allows_is_written(tmp_path, name):
+    """The temporary name must not be longer than the final one may be: 255 bytes."""
+    with new_file(tmp_path / name) as temporary:
+        temporary.write_text("new")
+    with new_folder(tmp_path / name[:-4]) as temporary:
+        fill(temporary, "new")
+    finish_swap(tmp_path / name[:-4])
+    assert (tmp_path / name).read_text() == "new"
+    assert names(tmp_path) == {name, name[:-4]}
+
+
+@pytest.mark.parametrize(
+    "number", [errno.ENOENT, errno.EINVAL, errno.EIO, errno.ENODEV, errno.ENXIO, errno.EFBIG, errno.ELOOP, errno.ESTALE]
+)
+@pytest.mark.parametrize("new", [new_file, new_folder])
+def test_any_refusal_of_a_file_system_is_explained_with_the_path(tmp_path, new, number):
+    path = tmp_path / "x"
+    with pytest.raises(DiskError, match=f"{path}: cannot be written"), new(path):
+        raise OSError(number, os.strerror(number))
+    assert names(tmp_path) == set()
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a pseudo file system")
+@pytest.mark.parametrize("new", [new_file, new_folder])
+def test_a_pseudo_file_system_is_refused(new):
+    with pytest.raises(DiskError, match="/proc/histolumen/x: "), new(Path("/proc/histolumen/x")):
+        pytest.fail("the block must not run")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_device_or_pipe_is_never_replaced_by_a_file(tmp_path):
+    """Renaming a file over /dev/full would remove the device."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DiskError, match="not a regular file"), new_file(tmp_path / "pipe"):
+        pytest.fail("the block must not run")
+    assert (tmp_path / "pipe").is_fifo()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs resource limits")
+def test_a_disk_without_space_is_explained_and_the_old_file_kept(tmp_path):
+    """A limit on the size of files stops the write inside the operating system, as a full disk does."""
+    path = tmp_path / "x"
+    path.write_text("old")
+    code = (
+        "import pathlib, resource, sys\n"
+        "from histolumen.atomic import new_file\n"
+        "from histolumen.errors import DiskError\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "try:\n"
+        "    with new_file(pathlib.Path(sys.argv[1])) as temporary:\n"
+        "        temporary.write_bytes(bytes(100_000))\n"
+        "except DiskError as error:\n"
+        "    print(error)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
+    assert f"{path}: cannot be written" in result.stdout, result.stderr
+    assert path.read_text() == "old"
+    assert names(tmp_path) == {"x"}

@@ -8,6 +8,7 @@ from typing import Any
 
 from histolumen.config import RunConfig, parse_config, read_recipe
 from histolumen.console import ConsoleProgress
+from histolumen.data.check import split_notes
 from histolumen.data.manifest import Manifest, check_trainable, read_manifest
 from histolumen.data.sources.folder import SplitPlan, manifest_from_folder
 from histolumen.engine.evaluate import Binarisation, Evaluation
@@ -66,9 +67,11 @@ def read_folder(
         >>> data = histolumen.read_folder("my-images")      # doctest: +SKIP
         >>> print(data.summary())                           # doctest: +SKIP
     """
-    return manifest_from_folder(
-        Path(folder), from_options(SplitPlan, valid=valid, test=test, seed=seed), patient_pattern
-    )
+    plan, progress = from_options(SplitPlan, valid=valid, test=test, seed=seed), ConsoleProgress()
+    manifest = manifest_from_folder(Path(folder), plan, patient_pattern, progress)
+    for note in split_notes(manifest):
+        progress.message(f"note: {note}")
+    return manifest
 
 
 def train(

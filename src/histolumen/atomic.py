@@ -1,6 +1,8 @@
 """Atomic writes: a file or folder is written completely or not at all."""
 
 import errno
+import glob
+import hashlib
 import os
 import shutil
 import uuid
@@ -9,6 +11,27 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from histolumen.errors import DiskError
+
+_MAX_NAME_BYTES = 200  # of the part of a temporary name that repeats the final one; disks allow 255 in all
+_ADVICE = {
+    errno.ENOSPC: "the disk is full; free some space or write elsewhere",
+    errno.EDQUOT: "the disk is full; free some space or write elsewhere",
+    errno.EACCES: "no permission to write there; choose another folder",
+    errno.EPERM: "no permission to write there; choose another folder",
+    errno.EROFS: "no permission to write there; choose another folder",
+    errno.ENAMETOOLONG: "the name is too long for this disk; choose a shorter one",
+    errno.EISDIR: "a folder stands where a file is needed; choose another name",
+    errno.ENOTDIR: "a file stands where a folder is needed; choose another name",
+    errno.EEXIST: "a file stands where a folder is needed; choose another name",
+}
+_REFUSALS = frozenset(
+    {
+        *(errno.ENOENT, errno.EINVAL, errno.EIO, errno.ENODEV, errno.ENXIO, errno.EFBIG, errno.ELOOP, errno.ESTALE),
+        *(errno.EBUSY, errno.ENOSYS, errno.EOPNOTSUPP, errno.EXDEV, errno.ENOTEMPTY, errno.EMFILE, errno.ENFILE),
+        *(errno.ETXTBSY, errno.EBADF),
+    }
+)
+"""What other file systems answer: pseudo ones such as /proc, network drives that are gone, limits of a process."""
 
 
 @contextmanager
@@ -19,12 +42,22 @@ def new_file(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, "is a folder", str(path))
+        if path.exists() and not path.is_file():
+            raise DiskError(
+                f"{path}: is not a regular file (a device or a pipe), and is left alone; choose another name"
+            )
         try:
             yield temporary
             _flush(temporary)
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def refuse_replacing(path: Path, overwrite: bool) -> None:
+    """Raise an error if a file exists that the user has not agreed to replace."""
+    if path.exists() and not overwrite:
+        raise DiskError(f"{path}: exists; add --overwrite to replace it, or choose another name")
 
 
 @contextmanager
@@ -34,7 +67,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     with os_errors_as_disk_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         finish_swap(path)
-        for abandoned in path.parent.glob(f".{path.name}.*.tmp"):
+        for abandoned in path.parent.glob(glob.escape(_sibling(path, "").name) + "*.tmp"):
             shutil.rmtree(abandoned, ignore_errors=True)
         temporary.mkdir()
         try:
@@ -67,7 +100,16 @@ def finish_swap(path: Path) -> None:
 
 def _sibling(path: Path, ending: str) -> Path:
     absolute = path.absolute()  # `.` has no name of its own
-    return absolute.with_name(f".{absolute.name}.{ending}")
+    return absolute.with_name(f".{short_name(absolute.name, _MAX_NAME_BYTES)}.{ending}")
+
+
+def short_name(name: str, max_bytes: int) -> str:
+    """A file name of at most `max_bytes`: the start of `name` and a hash, so that different names stay different."""
+    encoded = os.fsencode(name)
+    if len(encoded) <= max_bytes:
+        return name
+    digest = hashlib.sha256(encoded).hexdigest()[:12]
+    return encoded[: max_bytes - len(digest) - 1].decode("utf-8", "ignore") + "-" + digest
 
 
 def _flush(file: Path) -> None:
@@ -81,16 +123,10 @@ def os_errors_as_disk_error(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            advice = "the disk is full; free some space or write elsewhere"
-        elif error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
-            advice = "no permission to write there; choose another folder"
-        elif error.errno == errno.ENAMETOOLONG:
-            advice = "the name is too long for this disk; choose a shorter one"
-        elif error.errno == errno.EISDIR:
-            advice = "a folder stands where a file is needed; choose another name"
-        elif error.errno in {errno.ENOTDIR, errno.EEXIST}:
-            advice = "a file stands where a folder is needed; choose another name"
+        if error.errno in _ADVICE:
+            advice = _ADVICE[error.errno]
+        elif error.errno in _REFUSALS:
+            advice = f"cannot be written ({error.strerror}); choose a folder on an ordinary disk"
         else:
             raise
         raise DiskError(f"{path}: {advice}. Existing files are unchanged.") from error

@@ -1,10 +1,11 @@
 """Errors that a user can fix. Each message says which file, what is wrong and what to do."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 _MAX_LISTED = 40  # longer lists of names are shortened
 _SUGGESTIONS = 5  # names shown of a longer list
+_FIRST_FEW = 10  # messages shown of a longer list
 
 
 class HistolumenError(Exception):
@@ -37,6 +38,16 @@ class RunError(HistolumenError):
 
 class DiskError(HistolumenError):
     """A file could not be written; the existing one is unchanged."""
+
+
+class LockedError(HistolumenError):
+    """Another process is writing to the same folder."""
+
+
+def first_few(messages: Sequence[str]) -> list[str]:
+    """The first messages of a list, and how many there are besides: nobody reads 100,000 lines."""
+    more = len(messages) - _FIRST_FEW
+    return [*messages[:_FIRST_FEW], *([f"... and {more:,} more"] if more > 0 else [])]
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

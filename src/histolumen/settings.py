@@ -10,7 +10,9 @@ from histolumen.errors import ConfigError
 class Settings(BaseModel):
     """A block of a recipe, or the options of a command; declared next to the code that reads it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, populate_by_name=True, use_attribute_docstrings=True, allow_inf_nan=False
+    )
 
 
 S = TypeVar("S", bound=Settings)

@@ -32,9 +32,11 @@ def png() -> Callable[..., bytes]:
     def chunk(kind: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
-    def make(width: int, height: int, bits: int, colour_type: int, lines: list[bytes]) -> bytes:
+    def make(width: int, height: int, bits: int, colour_type: int, lines: list[bytes], sbit: bytes = b"") -> bytes:
         header = struct.pack(">IIBBBBB", width, height, bits, colour_type, 0, 0, 0)
         pixels = zlib.compress(b"".join(b"\0" + line for line in lines))
-        return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+        significant = chunk(b"sBIT", sbit) if sbit else b""
+        start = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + significant
+        return start + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
 
     return make

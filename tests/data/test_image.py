@@ -1,14 +1,15 @@
 """All common image formats are decoded to RGB or a mask; other files are refused with path and advice."""
 
 import re
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from histolumen.data import image as image_module
-from histolumen.data.image import image_size, read_image, read_mask
+from histolumen.data.image import ImageWarning, as_rgb, image_size, read_image, read_mask
 from histolumen.errors import ImageError
 
 BLACK, RED, WHITE = [0, 0, 0], [200, 10, 20], [255, 255, 255]
@@ -90,7 +91,103 @@ def test_sixteen_bit_grey_is_scaled_by_its_range(save):
 
 def test_dark_sixteen_bit_grey_is_not_stretched(save):
     """Brightness must stay comparable between images: no scaling by an image's own maximum."""
-    assert read_image(save(np.array([[0, 10 * 257]], np.uint16))).max() == 10
+    assert read_image(save(np.array([[0, 16 * 257]], np.uint16))).max() == 16
+
+
+@pytest.mark.parametrize("name", ["x.png", "x.tif"])
+def test_twelve_bits_in_a_sixteen_bit_file_are_scaled_and_said(save, name):
+    levels = np.array([[0, 2048, 4095]], np.uint16)
+    with pytest.warns(ImageWarning, match="read as 12-bit"):
+        assert read_image(save(levels, name))[0, :, 0].tolist() == [0, 128, 255]
+
+
+@pytest.mark.parametrize(("bits", "top"), [(10, 1023), (12, 4095), (14, 16383)])
+def test_significant_bits_in_the_header_are_used(tmp_path, png, bits, top):
+    """A PNG may state them; then nothing has to be guessed, for a dark image neither."""
+    path = tmp_path / "x.png"
+    path.write_bytes(png(3, 1, 16, 0, [np.array([0, top // 2 + 1, top], ">u2").tobytes()], sbit=bytes([bits])))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read_image(path)[0, :, 0].tolist() == [0, 128, 255]
+    path.write_bytes(png(1, 1, 16, 0, [np.array([257], ">u2").tobytes()], sbit=bytes([16])))
+    assert read_image(path).max() == 1
+
+
+def test_the_largest_value_in_a_tiff_header_is_used(save):
+    path = save(np.array([[0, 1023]], np.uint16), "x.tif", tiffinfo={281: 1023})
+    assert read_image(path)[0, :, 0].tolist() == [0, 255]
+
+
+def test_twelve_bits_in_sixteen_bit_colour_are_refused(tmp_path, png):
+    """Pillow keeps the upper eight bits only: four of the twelve."""
+    path = tmp_path / "x.png"
+    path.write_bytes(png(2, 1, 16, 2, [np.array([0, 2048, 4095, 257, 500, 300], ">u2").tobytes()]))
+    with refused(path, "16-bit colour whose values stay below 4096"):
+        read_image(path)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("name", ["x.png", "x.jpg", "x.tif", "x.webp"])
+def test_the_orientation_in_the_header_is_applied(save, name, orientation):
+    pixels = np.zeros((24, 40, 3), np.uint8)
+    pixels[:8, :16] = 255
+    picture = Image.fromarray(pixels)
+    exif = picture.getexif()
+    exif[274] = orientation
+    options = {"quality": 95} if name.endswith("jpg") else {"lossless": True} if name.endswith("webp") else {}
+    path = save(picture, name, exif=exif, **options)
+    upright = np.asarray(ImageOps.exif_transpose(_with_orientation(pixels, orientation)))
+    assert np.abs(read_image(path).astype(int) - upright).max() < 40
+    mask = read_mask(path, upright.shape[:2])
+    assert np.array_equal(mask, upright[..., 0] > 0) or name.endswith("jpg")
+
+
+def _with_orientation(pixels: np.ndarray, orientation: int) -> Image.Image:
+    picture = Image.fromarray(pixels)
+    picture.getexif()[274] = orientation
+    return picture
+
+
+def test_a_picture_in_memory_is_turned_too():
+    assert as_rgb(_with_orientation(np.zeros((2, 3, 3), np.uint8), 6)).shape == (3, 2, 3)
+
+
+# --- files with several images
+
+
+def frames(*sizes: tuple[int, int]) -> list[Image.Image]:
+    rng = np.random.default_rng(0)
+    return [Image.fromarray(rng.integers(0, 255, (*size, 3), np.uint8)) for size in sizes]
+
+
+@pytest.mark.parametrize("name", ["x.tif", "x.png", "x.webp", "x.gif"])
+def test_a_file_with_several_images_is_refused(save, name):
+    first, *others = frames((32, 48), (32, 48), (32, 48))
+    path = save(first, name, save_all=True, append_images=others)
+    with refused(path, "3 images in one file; save them as separate files"):
+        read_image(path)
+    with refused(path, "3 images"):
+        read_mask(path, (32, 48))
+
+
+def test_a_smaller_page_of_another_shape_is_another_image(save):
+    first, other = frames((64, 96), (30, 30))
+    path = save(first, "x.tif", save_all=True, append_images=[other])
+    with refused(path, "2 images"):
+        read_image(path)
+
+
+def test_a_pyramid_is_one_image(save):
+    first, *levels = frames((64, 96), (32, 48), (16, 24))
+    path = save(first, "x.tif", save_all=True, append_images=levels)
+    assert (read_image(path) == np.asarray(first)).all()
+
+
+def test_an_endless_number_of_pages_is_refused_quickly(save):
+    first = Image.new("L", (8, 8))
+    path = save(first, "x.tif", save_all=True, append_images=[first] * 300)
+    with refused(path, "images in one file"):
+        read_image(path)
 
 
 def test_sixteen_bit_rgb_becomes_eight(tmp_path, png):
@@ -178,6 +275,15 @@ def test_the_limit_itself_is_allowed(save, monkeypatch):
     monkeypatch.setattr(image_module, "MAX_PIXELS", 11)
     with refused(path, "limit of 11"):
         read_image(path)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_the_size_in_the_header_is_that_of_the_upright_image(tmp_path, orientation):
+    header = Image.Exif()
+    header[274] = orientation
+    Image.new("RGB", (7, 5)).save(tmp_path / "x.jpg", exif=header)
+    height, width = read_image(tmp_path / "x.jpg").shape[:2]
+    assert image_size(tmp_path / "x.jpg") == (width, height)
 
 
 def test_a_caller_may_set_a_lower_limit(save):

@@ -2,13 +2,15 @@
 
 import os
 import re
+import unicodedata
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from histolumen.data.manifest import SPLITS, Manifest, Row, check_trainable, first_repeated, read_csv, read_manifest
+from histolumen.data.names import label_key
 from histolumen.errors import DataError, HistolumenError
 
 ROWS = (
@@ -47,16 +49,19 @@ def test_a_manifest_beside_its_images_has_no_root_column(tmp_path):
 
 NAMES = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1).map(str.strip).filter(bool)
 
+LABELS = NAMES.filter(lambda text: not any(unicodedata.category(character) == "Cf" for character in text))
+
 
 @settings(deadline=None)  # the time to flush to disk varies
 @given(
     rows=st.lists(
-        st.builds(Row, NAMES, NAMES, st.sampled_from(SPLITS), NAMES | st.just(""), NAMES | st.just("")),
+        st.builds(Row, NAMES, LABELS, st.sampled_from(SPLITS), NAMES | st.just(""), NAMES | st.just("")),
         min_size=1,
         unique_by=lambda row: row.image,
     )
 )
 def test_any_names_are_read_back_as_they_were_written(rows, tmp_path_factory):
+    assume(len({label_key(row.label) for row in rows}) == len({row.label for row in rows}))
     path = tmp_path_factory.getbasetemp() / "any.csv"
     written = Manifest(tuple(rows), path.parent)
     written.write(path)
@@ -163,7 +168,7 @@ def test_columns_may_come_in_any_order(table, patient):
         ("\n  \n,,\n", "the file is empty"),
         ("image,label,split\n", "lists no image"),
         ("image,lable,split\n1.png,benign,train\n", "unknown column 'lable'; did you mean 'label'?"),
-        ("image;label;split\n1.png;benign;train\n", "unknown column 'image;label;split'"),
+        ("image;label;split\n1.png;benign;train\n", "separated by semicolons"),
         ("image,label\n1.png,benign\n", "no column 'split'"),
         ("label,split\nbenign,train\n", "no column 'image'"),
         ("image,label,split\n1.png,benign\n", "line 2: 2 values for 3 columns"),
@@ -239,3 +244,39 @@ def test_two_classes_in_training_are_enough():
 def test_labels_that_training_never_sees_are_refused(pairs, message):
     with pytest.raises(DataError, match="^m.csv: .*" + message):
         check_trainable(manifest_of(*pairs), Path("m.csv"))
+
+
+# --- tables that other programs write, labels, patients
+
+
+@pytest.mark.parametrize(("mark", "name"), [(";", "semicolons"), ("\t", "tabs")])
+def test_a_table_with_another_separator_gets_help(tmp_path, mark, name):
+    path = tmp_path / "m.csv"
+    path.write_text("image,label,split\n1.png,a,train\n".replace(",", mark))
+    with pytest.raises(DataError, match=f"m.csv: its columns are separated by {name}; save it as CSV with commas"):
+        read_manifest(path)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("1.png,be\0nign,train,\n2.png,b,train,\n", "has a character that cannot be seen"),
+        ("1.png,Benign,train,\n2.png,benign,test,\n", "labels 'Benign' and 'benign' differ only in"),
+        ("1\0.png,a,train,\n2.png,b,train,\n", "has a character that cannot be seen"),
+        ("1.png,a,train,p\x01\n2.png,b,train,\n", "has a character that cannot be seen"),
+    ],
+)
+def test_names_that_mislead_are_refused(tmp_path, rows, message):
+    path = tmp_path / "m.csv"
+    path.write_text("image,label,split,patient\n" + rows)
+    with pytest.raises(DataError, match=message):
+        read_manifest(path)
+
+
+def test_the_digest_covers_every_row_and_not_the_folder(tmp_path):
+    rows = (Row("1.png", "a", "train"), Row("2.png", "b", "test", "2_mask.png", "p"))
+    digest = Manifest(rows, tmp_path).digest
+    assert len(digest) == 64
+    assert Manifest(rows, tmp_path / "moved").digest == digest
+    for changed in (rows[:1], (rows[0], Row("2.png", "b", "test", "2_mask.png", "q")), rows[::-1]):
+        assert Manifest(changed, tmp_path).digest != digest

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import pickle
 import shutil
 from dataclasses import replace
 
@@ -13,10 +14,10 @@ import yaml
 
 import histolumen
 from histolumen.config import load_config
-from histolumen.engine.checkpoint import find_model, load_model, load_state, save_model
+from histolumen.engine.checkpoint import find_model, load_model, load_state, model_digest, save_model
 from histolumen.engine.resume import check_folder
 from histolumen.engine.train import train
-from histolumen.errors import DiskError, RunError
+from histolumen.errors import DiskError, HistolumenError, RunError
 from tiny import SMALL
 
 
@@ -27,8 +28,25 @@ def model_folder(tiny_run, tmp_path):
 
 
 def edit(folder, **changes):
+    """Change a card as if it were one of an earlier version, which had no identity."""
     path = folder / "model.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    content = json.loads(path.read_text()) | changes
+    content.pop("identity", None)
+    path.write_text(json.dumps(content))
+
+
+def tamper(folder, *keys, value):
+    """Change one value of a card, or remove it, and leave its identity as it is."""
+    path = folder / "model.json"
+    content = json.loads(path.read_text())
+    block = content
+    for key in keys[:-1]:
+        block = block[key]
+    if value is None:
+        del block[keys[-1]]
+    else:
+        block[keys[-1]] = value
+    path.write_text(json.dumps(content))
 
 
 def test_best_alone_is_a_complete_model(tiny_run, model_folder):
@@ -97,6 +115,74 @@ def test_weights_of_another_recipe_are_refused(model_folder):
         load_model(model_folder)
 
 
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        (["classes"], ["malignant", "benign"]),
+        (["config", "images", "short_side"], 128),
+        (["config", "images", "negative_class"], "benign"),
+        (["config", "method", "sigma"], 0.5),
+        (["preprocessing", "mpp"], 0.25),
+        (["epoch"], 99),
+    ],
+)
+def test_a_card_with_other_labels_or_settings_is_refused(model_folder, keys, value):
+    """Swapped classes would give every image the wrong label."""
+    tamper(model_folder, *keys, value=value)
+    with pytest.raises(RunError, match=r"model\.json: was changed after training"):
+        load_model(model_folder)
+    with pytest.raises(RunError, match="was changed"):
+        model_digest(model_folder)
+
+
+def test_a_card_is_not_changed_by_its_layout(model_folder):
+    path = model_folder / "model.json"
+    path.write_text(json.dumps(json.loads(path.read_text()), sort_keys=True))
+    load_model(model_folder)
+
+
+def test_the_identity_covers_weights_labels_and_settings(tiny_run, model_folder, tmp_path):
+    method, card = load_model(model_folder)
+    assert histolumen.load(tiny_run).identity == card.identity == model_digest(model_folder)
+    identities = {card.identity}
+    for number, changed in enumerate(
+        [replace(card, classes=["x", "y"]), replace(card, mpp=9.0), replace(card, epoch=7)], start=1
+    ):
+        save_model(tmp_path / str(number), method, changed)
+        identities.add(model_digest(tmp_path / str(number)))
+    assert len(identities) == 4
+    edit(model_folder)
+    assert model_digest(model_folder) == json.loads((model_folder / "model.json").read_text())["sha256"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "message"),
+    [
+        (["sha256"], None, "no sha256 of the weights"),
+        (["sha256"], 7, "no sha256 of the weights"),
+        (["classes"], ["benign", "benign"], "classes"),
+        (["classes"], ["benign"], "classes"),
+        (["classes"], ["benign", 3], "classes"),
+        (["classes"], ["benign", ""], "classes"),
+        (["classes"], "benign", "classes"),
+        (["config", "images", "short_side"], 100_000, "short_side"),
+        (["config", "images", "crop"], 100_000, "crop"),
+        (["preprocessing", "mpp"], float("nan"), "mpp"),
+        (["preprocessing", "mpp"], -1, "mpp"),
+        (["preprocessing", "mpp"], "wide", "model.json"),
+        (["config", "backbone", "name"], "no_such_network", "no_such_network"),
+        (["config", "method", "modalities"], 10**15, "model.json"),
+        (["epoch"], "x", "model.json"),
+        (["validation"], 3, "model.json"),
+    ],
+)
+def test_an_impossible_card_of_an_earlier_version_is_refused(model_folder, keys, value, message):
+    edit(model_folder)
+    tamper(model_folder, *keys, value=value)
+    with pytest.raises(HistolumenError, match=message):
+        load_model(model_folder)
+
+
 def test_folders_without_a_model(tmp_path):
     with pytest.raises(RunError, match="no such folder"):
         find_model(tmp_path / "absent")
@@ -112,6 +198,27 @@ def test_a_damaged_state_is_refused(tiny_run, tmp_path):
     folder = shutil.copytree(tiny_run / "last", tmp_path / "last")
     (folder / "state.pt").write_bytes(b"nonsense")
     with pytest.raises(RunError, match="damaged; start a new run"):
+        load_state(folder)
+
+
+class Harmful:
+    def __reduce__(self):
+        return print, ("executed",)
+
+
+@pytest.mark.parametrize("content", [pickle.dumps({"epochs": 3}), pickle.dumps(Harmful()), pickle.dumps([1, 2])])
+def test_a_pickle_is_not_executed_and_named(tiny_run, tmp_path, content, capsys):
+    folder = shutil.copytree(tiny_run / "last", tmp_path / "last")
+    (folder / "state.pt").write_bytes(content)
+    with pytest.raises(RunError, match=r"state\.pt: (a pickle|not the state)"):
+        load_state(folder)
+    assert "executed" not in capsys.readouterr().out
+
+
+def test_a_state_without_its_parts_is_refused(tiny_run, tmp_path):
+    folder = shutil.copytree(tiny_run / "last", tmp_path / "last")
+    torch.save({"epochs": 3}, folder / "state.pt")
+    with pytest.raises(RunError, match=r"state\.pt: not the state of a training run"):
         load_state(folder)
 
 

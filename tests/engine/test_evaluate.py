@@ -19,6 +19,7 @@ class LeftHalf:
 
     classes: tuple[str, ...] = ("benign", "malignant")
     classifies: bool = True
+    identity: str = "left half"
 
     def predict(self, image):
         soft = np.zeros(image.shape[:2], np.float32)
@@ -39,7 +40,7 @@ def manifest(tmp_path):
     """Two 10 x 10 images: truth is the left half of one, the left fifth of the other."""
     rows = []
     for name, label, columns in (("a", "benign", 5), ("b", "malignant", 2)):
-        Image.new("RGB", (10, 10), "white").save(tmp_path / f"{name}.png")
+        Image.radial_gradient("L").resize((10, 10)).save(tmp_path / f"{name}.png")
         truth = np.zeros((10, 10), np.uint8)
         truth[:, :columns] = 7  # an instance label
         Image.fromarray(truth).save(tmp_path / f"{name}_mask.png")
@@ -102,7 +103,7 @@ def test_a_class_without_masks_has_empty_true_masks(manifest):
 
 def test_a_missing_mask_in_a_class_with_masks_is_unknown_not_empty(manifest):
     rows = (*manifest.rows, replace(manifest.rows[1], image="c.png", mask=""))
-    Image.new("RGB", (10, 10), "white").save(manifest.root / "c.png")
+    Image.radial_gradient("L").resize((10, 10)).save(manifest.root / "c.png")
     result = evaluate(LeftHalf(), replace(manifest, rows=rows), "test")
     assert [image.pixels is None for image in result.images] == [False, False, True]
 

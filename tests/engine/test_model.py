@@ -62,10 +62,6 @@ def test_a_file_and_its_pixels_have_the_same_prediction(model, tiny_manifest):
     assert model.predict(str(path)).probabilities == model.predict(path).probabilities
 
 
-def test_an_image_of_one_pixel_is_predicted(model):
-    assert model.predict(np.zeros((1, 1, 3), np.uint8)).soft_mask.shape == (1, 1)
-
-
 @pytest.mark.parametrize("pixels", [np.zeros((8, 8, 4), np.uint8), np.zeros(8, np.uint8), np.full((8, 8, 3), 2.0)])
 def test_invalid_arrays_are_refused(model, pixels):
     with pytest.raises(ImageError, match=r"expected RGB|floats must lie in"):

@@ -1,45 +1,17 @@
 """Prediction into a folder: readable images are predicted, all others are listed."""
 
-import csv
 import json
 import os
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from histolumen.data.image import as_rgb
 from histolumen.engine.predict_files import Input, find_images, predict_files
-from histolumen.engine.prediction import Prediction
-from histolumen.errors import DataError, ImageError
+from histolumen.errors import DataError
+from stand_in import LeftHalf, draw, listed
 from tiny import Recorder
-
-
-class LeftHalf:
-    """Replaces a trained model: the mask is the left half, brighter images are more malignant."""
-
-    def predict(self, image: Path | np.ndarray) -> Prediction:
-        pixels = as_rgb(image)
-        height, width = pixels.shape[:2]
-        if width > 20 * height:
-            raise ImageError(f"{image}: {width} x {height} pixels is too narrow")
-        malignant = float(pixels.mean() / 255)
-        soft = np.tile(np.linspace(1, 0, width), (height, 1))
-        return Prediction({"benign": 1 - malignant, "malignant": malignant}, soft, pixels)
-
-
-def draw(path: Path, value: int = 51, size: tuple[int, int] = (12, 20)) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(np.full((*size, 3), value, np.uint8)).save(path)
-    return path
-
-
-def listed(out: Path) -> list[dict[str, str]]:
-    with (out / "predictions.csv").open(newline="", encoding="utf-8") as handle:
-        return list(csv.DictReader(handle))
-
 
 # --- finding images
 
@@ -91,10 +63,8 @@ def test_every_image_has_masks_overlay_and_a_row(tmp_path):
         }
     ]
     assert listed(tmp_path / "out") == [{key: str(value) for key, value in report.records[0].items()}]
-    assert json.loads((tmp_path / "out" / "predictions.json").read_text()) == {
-        "images": report.records,
-        "failures": [],
-    }
+    content = json.loads((tmp_path / "out" / "predictions.json").read_text())
+    assert (content["model"], content["images"], content["failures"]) == ("left half", report.records, [])
     soft = np.asarray(Image.open(tmp_path / "out" / "soft_masks" / "a.png")) / 65535
     mask = np.asarray(Image.open(tmp_path / "out" / "masks" / "a.png"))
     assert soft[0] == pytest.approx(np.linspace(1, 0, 20), abs=1e-4)

@@ -1,3 +1,6 @@
+from pathlib import Path
+from typing import ClassVar
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -5,7 +8,7 @@ from hypothesis import strategies as st
 from slide_files import speckled, write_slide
 
 from histolumen.errors import SlideError
-from histolumen.slides.reader import Region, find_slides, open_slide
+from histolumen.slides.reader import Region, Slide, find_slides, open_slide
 
 
 @pytest.fixture(scope="module")
@@ -79,3 +82,18 @@ def test_slides_in_folders(tmp_path):
     for name in ("b.svs", "a.TIF", "notes.txt"):
         (tmp_path / name).touch()
     assert [path.name for path in find_slides([tmp_path, tmp_path / "other.ndpi"])] == ["a.TIF", "b.svs", "other.ndpi"]
+
+
+class Endless:
+    """A header that states more pixels than any memory holds."""
+
+    dimensions = (2_000_000, 2_000_000)
+    level_dimensions = (dimensions,)
+    level_downsamples = (1.0,)
+    properties: ClassVar[dict[str, str]] = {}
+
+
+def test_a_header_cannot_ask_for_more_memory_than_a_limit():
+    slide = Slide(Path("endless.svs"), Endless(), 50.0)
+    with pytest.raises(SlideError, match=r"endless\.svs: .* over the limit of 500,000,000"):
+        slide.reduced(1.0)

@@ -28,6 +28,12 @@ def test_specks_are_removed_and_small_holes_filled():
     assert mask.mean() == pytest.approx((60 * 70 - 400) / 12000, abs=0.02)
 
 
+def test_what_counts_as_a_lumen_is_enclosed_and_not_too_large():
+    assert tissue_mask(picture(), largest_lumen=450)[60, 60]
+    assert not tissue_mask(picture(), largest_lumen=350)[60, 60]
+    assert not tissue_mask(picture(), largest_lumen=10**6)[10, 10]  # the glass around the tissue
+
+
 @pytest.mark.parametrize("colour", [GLASS, (255, 255, 255), (0, 0, 0), (250, 247, 246)])
 def test_no_tissue_is_found_on_glass(colour):
     noise = np.random.default_rng(0).integers(-2, 3, (80, 80, 3))
@@ -51,7 +57,7 @@ def test_shares_of_regions():
     assert tissue.share_of(Region(128, 0, 64, 320)) == pytest.approx(0.5)
     assert tissue.share_of(Region(-1000, 0, 64, 64)) == 0
     soft = tissue.soft(np.array([16.0, 144.0, 300.0, 400.0]), np.array([16.0, -5.0]))
-    assert soft[0].tolist() == [0, 1, 1, 0]  # no tissue outside the slide
+    assert soft[0].tolist() == [0, 0, 1, 0]  # none beside the mask and none outside the slide
     assert not soft[1].any()
 
 

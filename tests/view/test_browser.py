@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -124,7 +125,8 @@ def test_an_image_without_tissue_is_shown_as_such(chromium, make_app, runs, pict
     )
     glass = Model(runs[0].model.method, runs[0].model.classes, remove)
     for image in (pictures / "images").glob("*.png"):
-        Image.new("RGB", (64, 64), "white").save(image)
+        pixels = np.random.default_rng(0).integers(244, 256, (64, 64, 1), np.uint8).repeat(3, axis=2)
+        Image.fromarray(pixels).save(image)
     with (
         serving(make_app([dataclasses.replace(runs[0], model=glass)])) as address,
         visit(chromium, address, tmp_path) as viewer,

@@ -183,6 +183,18 @@ def test_an_unreadable_image_is_listed_with_the_reason_and_without_its_path(make
         assert next(each["failure"] for each in listed if each["id"] == item["id"]).startswith(f"images/{broken.name}")
 
 
+def test_an_image_of_one_colour_is_refused_by_its_name(make_app, pictures):
+    from fastapi.testclient import TestClient
+
+    blank = next((pictures / "images").glob("*.png"))
+    Image.new("RGB", (64, 64), "white").save(blank)
+    with TestClient(make_app(), base_url="http://localhost") as client:
+        item = next(each for each in client.get("/api/items").json()["items"] if each["name"].endswith(blank.name))
+        response = predicted(client, item)
+        assert response.status_code == 422
+        assert response.json()["detail"].startswith(f"images/{blank.name}: ")
+
+
 def test_the_api_is_described_without_other_hosts(client):
     description = client.get("/openapi.json").json()
     assert {"/api/items", "/api/predict", "/healthz"} <= set(description["paths"])

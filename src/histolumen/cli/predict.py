@@ -9,13 +9,14 @@ import typer
 def predict(
     run: Annotated[Path, typer.Argument(help="Run folder, or its best/.")],
     inputs: Annotated[list[Path], typer.Argument(metavar="IMAGE_OR_FOLDER...", help="Images, or folders of images.")],
-    out: Annotated[Path, typer.Option(help="Folder to write to.")],
+    out: Annotated[Path, typer.Option(help="Folder to write to; a call with the same model goes on there.")],
     geojson: Annotated[bool, typer.Option("--geojson", help="Also write regions as GeoJSON, for QuPath.")] = False,
 ) -> None:
     """Predict class, probabilities and mask of each image; write masks, overlays and a table."""
     from histolumen.console import ConsoleProgress
     from histolumen.engine.model import load
     from histolumen.engine.predict_files import find_images, predict_files
+    from histolumen.errors import first_few
 
     files = find_images(inputs, out)
     model = load(run)
@@ -28,7 +29,7 @@ def predict(
     typer.echo(f"{len(report.records)} of {len(files)} images done")
     if report.records:
         typer.echo(f"table: {out / 'predictions.csv'}    pictures: {out / 'overlays'}")
-    for failure in report.failures:
+    for failure in first_few(report.failures):
         typer.echo(f"left out: {failure}", err=True)
     if report.failures:
         raise typer.Exit(2)

@@ -34,6 +34,7 @@ Cluster = Annotated[
 def run_and_report(plan: "Plan", data: Path, images: Path | None, out: Path, workers: int, cluster: str | None) -> None:
     """Run the unfinished jobs of a plan, print and write its table; exit code 2 if a run failed."""
     from histolumen.console import ConsoleProgress
+    from histolumen.data.leakage import refuse_shared_patients
     from histolumen.data.manifest import check_trainable, read_manifest
     from histolumen.report.runs.runner import run_plan
     from histolumen.report.runs.table import results_table, table_name
@@ -41,6 +42,7 @@ def run_and_report(plan: "Plan", data: Path, images: Path | None, out: Path, wor
 
     manifest = read_manifest(data, images)
     check_trainable(manifest, data)
+    refuse_shared_patients(manifest, data)
     results = run_plan(plan, manifest, out, workers=workers, cluster=cluster, progress=ConsoleProgress())
     table = results_table(results)
     typer.echo("\n" + as_text(table))

@@ -1,13 +1,17 @@
 """Check every file of a manifest before a long run."""
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from histolumen.data.image import read_image, read_mask
-from histolumen.data.manifest import Manifest
-from histolumen.data.transforms import refuse_narrow
+from histolumen.data.image import READ_AS_TWELVE_BIT, ImageWarning, read_image, read_mask
+from histolumen.data.leakage import Fingerprints, fingerprint, is_published_split
+from histolumen.data.manifest import Manifest, describe_shared
+from histolumen.data.transforms import refuse_unusable
 from histolumen.errors import ImageError
 from histolumen.progress import SILENT, Progress
+
+_SHOWN = 5  # pairs of similar images that are named
 
 
 @dataclass(frozen=True)
@@ -21,30 +25,49 @@ class Findings:
 def check_manifest(manifest: Manifest, progress: Progress = SILENT) -> Findings:
     """Decode every image and mask, and look for common mistakes in the splits."""
     problems: list[str] = []
+    fingerprints, dim = Fingerprints(), []
+    shared = manifest.shared_patients
+    if shared and not is_published_split(manifest):
+        problems.append(f"{describe_shared(shared)}; give all images of a patient the same split")
     for row in progress.track(manifest.rows, "checking"):
         try:
             path = manifest.image_path(row)
-            image = read_image(path)
-            refuse_narrow(image.shape, path)
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always", ImageWarning)
+                image = read_image(path)
+            dim += [row.image] if any(issubclass(warning.category, ImageWarning) for warning in said) else []
+            refuse_unusable(image, path)
             mask = manifest.mask_path(row)
             if mask is not None:
                 read_mask(mask, image.shape[:2])
+            fingerprints.add(row.image, row.split, fingerprint(image))
         except ImageError as error:
             problems.append(str(error))
-    return Findings(problems, [*_shared_patients(manifest), *_missing_classes(manifest)])
+    notes = [*split_notes(manifest), *_alike(fingerprints)]
+    if dim:
+        notes.append(f"{len(dim)} image(s) have {READ_AS_TWELVE_BIT} (first: {dim[0]})")
+    return Findings(problems, notes)
+
+
+def split_notes(manifest: Manifest) -> list[str]:
+    """What makes the numbers of a split less meaningful: classes it lacks, patients of the published split of GlaS."""
+    return [*_shared_patients(manifest), *_missing_classes(manifest)]
+
+
+def _alike(fingerprints: Fingerprints) -> Iterable[str]:
+    pairs = list(fingerprints.across_splits())
+    if pairs:
+        shown = "; ".join(f"{one} ({split}) and {other} ({before})" for (one, split), (other, before) in pairs[:_SHOWN])
+        more = f"; and {len(pairs) - _SHOWN} more" if len(pairs) > _SHOWN else ""
+        yield (
+            f"{len(pairs)} image(s) look like one of another split, which makes results too optimistic: {shown}{more}"
+        )
 
 
 def _shared_patients(manifest: Manifest) -> Iterable[str]:
-    splits: dict[str, set[str]] = {}
-    for row in manifest.rows:
-        if row.patient:
-            splits.setdefault(row.patient, set()).add(row.split)
-    shared = sorted(patient for patient, names in splits.items() if len(names) > 1)
-    if shared:
-        yield (
-            f"{len(shared)} patient(s) have images in more than one split (first: {shared[0]}): "
-            "test results may be too optimistic"
-        )
+    shared = manifest.shared_patients
+    if shared and is_published_split(manifest):
+        yield f"in this published split {describe_shared(shared)}"
 
 
 def _missing_classes(manifest: Manifest) -> Iterable[str]:

@@ -1,20 +1,25 @@
 """The manifest: a table of image, label, mask, split and patient that every data source produces."""
 
 import csv
+import hashlib
+import io
+import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
 from histolumen.atomic import new_file
+from histolumen.data.names import check_labels, check_texts
 from histolumen.errors import DataError, nearest
 
 Split = Literal["train", "valid", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 _COLUMNS = ("image", "label", "mask", "split", "patient")
 _FORMER_NAMES = {"group": "patient"}  # column names of earlier versions
+_OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs"}  # of spreadsheets in other languages
 _ROOT = "root"  # column of manifests that are not in the folder of their images
 
 
@@ -72,22 +77,50 @@ class Manifest:
         labels = self.masked_labels
         return bool(row.mask) or (bool(labels) and row.label not in labels)
 
+    @property
+    def shared_patients(self) -> dict[str, list[str]]:
+        """Patients with images in more than one split, and those splits: their test images are not unseen."""
+        splits: dict[str, set[str]] = {}
+        for row in self.rows:
+            if row.patient:
+                splits.setdefault(row.patient, set()).add(row.split)
+        return {patient: sorted(names) for patient, names in sorted(splits.items()) if len(names) > 1}
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all rows, wherever the images are: which images, labels and splits a number belongs to."""
+        rows = [[row.image, row.label, row.mask, row.split, row.patient] for row in self.rows]
+        return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
     def __repr__(self) -> str:
         return f"Manifest({self.root}: {len(self.rows)} images, classes {', '.join(self.classes)})"
 
-    def write(self, path: Path) -> None:
-        """Write as CSV; a column holds the relative path of the root if the manifest is in another folder."""
+    def write(self, path: Path, *, overwrite: bool = True) -> None:
+        """Write as CSV; a column holds the relative path of the root if the manifest is in another folder.
+
+        With `overwrite=False` an existing file is kept, and an error raised unless it has this content already.
+        """
+        content = self._csv(path)
+        if not overwrite and path.exists() and not _has_content(path, content):
+            raise DataError(
+                f"{path}: exists and has another content; add --overwrite to replace it, or choose another --out"
+            )
+        with new_file(path) as temporary:
+            temporary.write_bytes(content)
+
+    def _csv(self, path: Path) -> bytes:
         root = _relative(self.root, path.parent)
         columns = _COLUMNS if root == "." else (*_COLUMNS, _ROOT)
         for row in self.rows:
             if not _is_unicode(row.image + row.mask):
                 raise DataError(f"{row.image!a}: the file name is not valid Unicode; rename the file")
-        with new_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as handle:
-            table = csv.writer(handle, lineterminator="\n")
-            table.writerow(columns)
-            for row in self.rows:
-                values = (row.image, row.label, row.mask, row.split, row.patient)
-                table.writerow(values if root == "." else (*values, root))
+        text = io.StringIO()
+        table = csv.writer(text, lineterminator="\n")
+        table.writerow(columns)
+        for row in self.rows:
+            values = (row.image, row.label, row.mask, row.split, row.patient)
+            table.writerow(values if root == "." else (*values, root))
+        return text.getvalue().encode()
 
     def summary(self) -> str:
         """One line per split: number of images per class and with a mask."""
@@ -116,6 +149,9 @@ def read_manifest(path: Path, images: Path | None = None) -> Manifest:
     if not rows:
         raise DataError(f"{path}: lists no image")
     _refuse_duplicates(path, rows)
+    check_labels(path, (row.label for row in rows))
+    for column in ("image", "mask", "patient"):
+        check_texts(path, column, (getattr(row, column) for row in rows))
     roots = {record.get(_ROOT) or "." for record in records.values()}
     if len(roots) > 1:
         raise DataError(f"{path}: names {len(roots)} root folders; a manifest has one")
@@ -139,6 +175,9 @@ def read_csv(path: Path) -> tuple[list[str], dict[int, dict[str, str]]]:
     if not lines:
         raise DataError(f"{path}: the file is empty")
     header = [_FORMER_NAMES.get(name, name) for name in lines.pop(min(lines))]
+    for mark, name in _OTHER_SEPARATORS.items():
+        if len(header) == 1 and mark in header[0]:
+            raise DataError(f"{path}: its columns are separated by {name}; save it as CSV with commas")
     for number, values in lines.items():
         if len(values) != len(header):
             raise DataError(f"{path}, line {number}: {len(values)} values for {len(header)} columns")
@@ -170,6 +209,13 @@ def check_trainable(manifest: Manifest, source: Path) -> None:
             )
 
 
+def describe_shared(shared: Mapping[str, Sequence[str]]) -> str:
+    """The first patient with images in several splits, and how many there are besides."""
+    patient, splits = next(iter(shared.items()))
+    more = f" ({len(shared) - 1} more patient(s) too)" if len(shared) > 1 else ""
+    return f"patient {patient} has images in the splits {' and '.join(splits)}{more}"
+
+
 def _row(path: Path, number: int, record: dict[str, str]) -> Row:
     for column in ("image", "label"):
         if not record[column]:
@@ -194,6 +240,10 @@ def first_repeated(names: Iterable[str]) -> str | None:
             return name
         seen.add(name)
     return None
+
+
+def _has_content(path: Path, content: bytes) -> bool:
+    return path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content
 
 
 def _is_unicode(name: str) -> bool:

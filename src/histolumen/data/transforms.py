@@ -23,18 +23,20 @@ SIZE_MULTIPLE = 16
 _MIN_SIDE = 32
 _MAX_ASPECT = 20
 _NEARLY_SQUARE = 1.05  # largest aspect of images that a square resize does not distort
+_MIN_INPUT_SIDE = 8  # pixels; smaller images have no structure to learn from or to answer by
+_PLAIN_RANGE = 3  # levels per channel up to which an image is one colour, after compression too
 
 
 class ImageSettings(Settings):
     """Geometry and augmentation of the images; the defaults are the paper's for GlaS."""
 
-    short_side: int | None = Field(default=432, ge=32)
+    short_side: int | None = Field(default=432, ge=32, le=8192)
     """Images are resized so that their short side has this many pixels; null: original resolution."""
     resize: Literal["short_side", "square"] = "short_side"
     """`short_side` keeps the aspect. `square` resizes the whole image to `short_side` x `short_side` pixels, as the
     paper's "resized to 416 x 416" says; masks are returned at the size of the image. Images that are not square are
     distorted and have no single resolution: slides then need --model-mpp."""
-    mpp: float | None = Field(default=None, gt=0)
+    mpp: float | None = Field(default=None, gt=0, le=100)
     """Microns per pixel of the image files; null: unknown. Slides are read at the resolution that follows from this
     and `short_side`."""
     glass: Literal["keep", "remove"] = "keep"
@@ -43,7 +45,7 @@ class ImageSettings(Settings):
     negative_class: str | None = None
     """The class whose images have no foreground (normal tissue); null: every class has some. Masks then show evidence
     for the other classes only, whatever the predicted or true class, and may be empty."""
-    crop: int = Field(default=416, ge=32)
+    crop: int = Field(default=416, ge=32, le=8192)
     """Side of the random training crop, rounded down to a multiple of 16, or of the patch size of a vision transformer.
     Validation and prediction use whole images."""
     jitter: tuple[float, float, float, float] = (0.5, 0.5, 0.5, 0.05)
@@ -86,6 +88,18 @@ class QuarterTurn(v2.Transform):
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         return tv_tensors.wrap(torch.rot90(inpt, params["turns"], (-2, -1)), like=inpt)  # pyright: ignore[reportCallIssue]
+
+
+def refuse_unusable(image: np.ndarray, path: Path | None = None) -> None:
+    """Raise an error for an image [H, W, 3] that no answer can be based on: tiny, very narrow, one colour."""
+    height, width = image.shape[:2]
+    refuse_narrow(image.shape, path)
+    if min(height, width) < _MIN_INPUT_SIDE:
+        raise ImageError(
+            f"{path or 'image'}: {width} x {height} pixels is too small (a side under {_MIN_INPUT_SIDE}) to classify"
+        )
+    if (np.ptp(image.reshape(-1, image.shape[2]), axis=0) <= _PLAIN_RANGE).all():
+        raise ImageError(f"{path or 'image'}: one plain colour, there is nothing to classify; leave it out")
 
 
 def refuse_narrow(size: tuple[int, ...], path: Path | None = None) -> None:

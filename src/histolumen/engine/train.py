@@ -4,7 +4,7 @@ import json
 import math
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -16,7 +16,9 @@ from torch.utils.data import DataLoader
 
 from histolumen.config import RunConfig
 from histolumen.data.batch import Batch
+from histolumen.data.check import split_notes
 from histolumen.data.dataset import EpochSampler, TrainingImages
+from histolumen.data.leakage import refuse_shared_patients
 from histolumen.data.manifest import Manifest, check_trainable
 from histolumen.data.transforms import working_mpp
 from histolumen.encoders.backbone import build_backbone
@@ -29,7 +31,8 @@ from histolumen.engine.resume import check_folder, random_state, set_random_stat
 from histolumen.engine.runlog import RunLog, environment
 from histolumen.engine.supervised import MaskValidation
 from histolumen.engine.validate import Validation, validate
-from histolumen.errors import ConfigError, DataError, ImageError, RunError
+from histolumen.errors import ConfigError, DataError, HistolumenError, ImageError, RunError
+from histolumen.locking import exclusive
 from histolumen.methods.base import build_method
 from histolumen.progress import SILENT, Progress
 
@@ -71,6 +74,7 @@ def train(
         progress: receives steps and epochs.
     """
     check_trainable(manifest, manifest.root)
+    refuse_shared_patients(manifest, manifest.root)
     check_folder(out, config, manifest, resume=resume)
     check_precision(config.train.precision)
     keep_freed_memory()
@@ -81,7 +85,24 @@ def train(
             "change --devices or --set train.batch_size"
         )
     reporting = progress if fabric.is_global_zero else SILENT
-    return _Run(fabric, config, manifest, out, reporting).train(resume=resume)
+    with _only_writer(fabric, out):
+        check_folder(out, config, manifest, resume=resume)  # again: another run may have ended meanwhile
+        return _Run(fabric, config, manifest, out, reporting).train(resume=resume)
+
+
+@contextmanager
+def _only_writer(fabric: Fabric, out: Path) -> Iterator[None]:
+    """Hold the run folder by the first process; if it is in use, all processes raise the same error."""
+    with ExitStack() as stack:
+        refusal = None
+        if fabric.is_global_zero:
+            try:
+                stack.enter_context(exclusive(out))
+            except HistolumenError as error:
+                refusal = error
+        if (refusal := fabric.broadcast(refusal)) is not None:
+            raise refusal
+        yield
 
 
 class _Run:
@@ -145,7 +166,7 @@ class _Run:
             log = RunLog(self.out, state.epochs) if self.fabric.is_global_zero else None
             if log is not None:
                 stack.callback(log.close)
-            for note in self.method.backbone.notes:
+            for note in [*split_notes(self.manifest), *self.method.backbone.notes]:
                 self.progress.message(note)
             self.progress.training_started(epochs, len(self.loader), state.epochs)
             stack.callback(self.progress.training_ended)

@@ -81,7 +81,7 @@ def _feature(
     area = {"Area px^2": outline.area} if mpp is None else {"Area µm^2": outline.area * mpp**2}
     return {
         "type": "Feature",
-        "id": str(uuid.uuid5(uuid.NAMESPACE_URL, name)),
+        "id": str(uuid.uuid5(uuid.NAMESPACE_URL, name.encode("utf-8", "backslashreplace").decode())),
         "geometry": shapely.geometry.mapping(orient(outline)),
         "properties": {
             "objectType": "annotation",

@@ -22,6 +22,7 @@ _MAX_DOWNSAMPLING, _PART = 4, 128  # beyond this ratio to the nearest level, reg
 _MARGIN = 4  # pixels around a region that resampling needs
 _SCALE_TOLERANCE = 0.02  # scales that differ by less (relative) count as equal: no resampling
 _WHITE = (255, 255, 255)
+_MAX_PIXELS = 500_000_000  # of a reduced slide, which is held in memory; a header can state any size
 _MAX_MPP = 100  # larger values are defaults of some software, such as 1 pixel per mm
 
 
@@ -99,6 +100,11 @@ class Slide:
     def reduced(self, scale: float) -> np.ndarray:
         """The whole slide at `scale` level-0 pixels per pixel, RGB [h, w, 3], read block by block."""
         width, height = (max(1, math.ceil(side / scale)) for side in (self.width, self.height))
+        if width * height > _MAX_PIXELS:
+            raise SlideError(
+                f"{self.path}: {width} x {height} pixels even when reduced are over the limit of {_MAX_PIXELS:,}; "
+                "check the size and the resolution of the slide (--slide-mpp)"
+            )
         picture = np.empty((height, width, 3), np.uint8)
         for top in range(0, height, _BLOCK):
             for left in range(0, width, _BLOCK):

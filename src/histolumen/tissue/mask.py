@@ -17,7 +17,7 @@ SCALE = 32  # level-0 pixels per pixel of the thumbnail; a patch of 512 has 16 x
 _THRESHOLD_LIMITS = (0.05, 0.20)  # saturation below is always glass, above always stained tissue
 _BLACK = 30  # pixels with all channels up to this (pen, shadow, padding) have no meaningful saturation
 _PREVIEW = 800  # approximate long side of the preview in pixels
-_HOLE, _SPECK = 64, 16  # pixels: smaller holes are filled, smaller specks removed
+_HOLE, _SPECK = 64, 16  # pixels: smaller holes are lumens and filled, smaller specks removed
 
 
 @dataclass(frozen=True)
@@ -53,20 +53,17 @@ class Tissue:
         return slice(top, max(top, bottom)), slice(left, max(left, right))
 
     def soft(self, columns: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """The dilated mask, interpolated to [0, 1] on a grid of level-0 columns and rows [rows, columns].
-
-        Dilated so that points next to tissue count; 0 outside the slide.
-        """
+        """The mask on a grid of level-0 columns and rows [rows, columns], interpolated; 0 outside the slide."""
         down, across = (
             np.clip(points / self.scale - 0.5, 0, side - 1)
             for points, side in ((rows, self.mask.shape[0]), (columns, self.mask.shape[1]))
         )
         y, x = np.floor(down).astype(int), np.floor(across).astype(int)
-        wide = self.widened
-        y1, x1 = np.minimum(y + 1, wide.shape[0] - 1), np.minimum(x + 1, wide.shape[1] - 1)
+        values = self.mask.astype(np.float32)
+        y1, x1 = np.minimum(y + 1, values.shape[0] - 1), np.minimum(x + 1, values.shape[1] - 1)
         dy, dx = (down - y)[:, None], (across - x)[None]
-        upper = wide[np.ix_(y, x)] * (1 - dx) + wide[np.ix_(y, x1)] * dx
-        lower = wide[np.ix_(y1, x)] * (1 - dx) + wide[np.ix_(y1, x1)] * dx
+        upper = values[np.ix_(y, x)] * (1 - dx) + values[np.ix_(y, x1)] * dx
+        lower = values[np.ix_(y1, x)] * (1 - dx) + values[np.ix_(y1, x1)] * dx
         outside = (rows < 0) | (rows >= self.mask.shape[0] * self.scale)
         outside = outside[:, None] | ((columns < 0) | (columns >= self.mask.shape[1] * self.scale))[None]
         return np.where(outside, 0, upper * (1 - dy) + lower * dy).astype(np.float32)
@@ -85,17 +82,18 @@ class Tissue:
         save_picture(draw_overlay(picture, mask, f"detected tissue: {100 * self.share:.0f} %"), path)
 
 
-def find_tissue(slide: Slide, scale: float = SCALE) -> Tissue:
-    """Detect tissue on a thumbnail with `scale` level-0 pixels per pixel."""
+def find_tissue(slide: Slide, scale: float = SCALE, largest_lumen: int = _HOLE) -> Tissue:
+    """Detect tissue on a thumbnail with `scale` level-0 pixels per pixel; see `tissue_mask`."""
     picture = slide.reduced(scale)
-    return Tissue(picture, tissue_mask(picture), scale)
+    return Tissue(picture, tissue_mask(picture, largest_lumen), scale)
 
 
-def tissue_mask(picture: np.ndarray) -> np.ndarray:
+def tissue_mask(picture: np.ndarray, largest_lumen: int = _HOLE) -> np.ndarray:
     """Tissue mask of a thumbnail.
 
     Args:
         picture: RGB [H, W, 3] uint8.
+        largest_lumen: enclosed fields smaller than this many pixels belong to the tissue; larger ones are glass.
 
     Returns:
         [H, W] bool, small holes filled and specks removed.
@@ -104,9 +102,11 @@ def tissue_mask(picture: np.ndarray) -> np.ndarray:
     high, low = smooth.max(2).astype(np.float32), smooth.min(2)
     saturation = np.where(high > _BLACK, (high - low) / np.maximum(high, 1), 0)
     mask = saturation > np.clip(otsu_threshold(saturation), *_THRESHOLD_LIMITS)
-    mask = np.asarray(ndimage.binary_closing(np.pad(mask, 2, mode="edge"), np.ones((3, 3))))[2:-2, 2:-2]
-    filled = morphology.remove_small_holes(mask, max_size=_HOLE - 1)
-    return morphology.remove_small_objects(filled, max_size=_SPECK - 1)
+    closed = np.asarray(ndimage.binary_closing(np.pad(mask, 2, mode="edge"), np.ones((3, 3))), dtype=bool)
+    mask = closed[2:-2, 2:-2]
+    enclosed = np.asarray(ndimage.binary_fill_holes(mask)) & ~mask
+    glass = morphology.remove_small_objects(enclosed, max_size=max(largest_lumen - 1, 0))
+    return morphology.remove_small_objects(mask | (enclosed & ~glass), max_size=_SPECK - 1)
 
 
 def otsu_threshold(values: np.ndarray) -> float:

@@ -4,6 +4,7 @@ Requests name items by identifier only; a path is never built from a request.
 """
 
 import hashlib
+import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,8 @@ from pathlib import Path
 from typing import Literal
 
 from histolumen.data.manifest import Manifest, read_manifest
-from histolumen.data.sources.folder import CORRECTED, MASK_ENDINGS, image_files, is_mask
+from histolumen.data.search import search_images
+from histolumen.data.sources.folder import CORRECTED, MASK_ENDINGS, is_mask
 from histolumen.errors import DataError, ImageError, SlideError
 from histolumen.slides.reader import find_slides
 
@@ -44,7 +46,7 @@ def named(item: Item) -> Iterator[None]:
     try:
         yield
     except (ImageError, SlideError) as error:
-        text = str(error).replace(str(item.path), item.name)
+        text = re.sub("^image:", f"{item.name}:", str(error).replace(str(item.path), item.name))
         raise type(error)(text if item.mask is None else text.replace(str(item.mask), "true mask")) from error
 
 
@@ -115,7 +117,7 @@ def _images(source: Path) -> list[Item]:
     manifest = source / MANIFEST if source.is_dir() else source
     if manifest.is_file():
         return _items_of(read_manifest(manifest))
-    found = [path for path in image_files(source) if not is_mask(path)]
+    found = [path for path in search_images(source).images if not is_mask(path)]
     if not found:
         raise DataError(f"{source}: contains no images")
     return [_item("image", path, path.relative_to(source).as_posix(), mask=_mask_beside(path)) for path in found]

@@ -155,7 +155,8 @@ class Predictor:
                 self._jobs.pop(key, None)
 
     def _of_image(self, item: Item, run: LoadedRun) -> tuple[Result, SoftMask]:
-        prediction = run.model.predict(self._tiles.pixels(item))
+        with named(item):
+            prediction = run.model.predict(self._tiles.pixels(item))
         classifies = prediction.classifies
         regions = region_probabilities(run.model, prediction) if classifies else None
         label = prediction.label if classifies else ""

@@ -1,5 +1,7 @@
 """A folder per class or a user's table becomes a manifest, or an error that says what is missing."""
 
+import errno
+import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -7,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from histolumen.data.manifest import Manifest, Row
-from histolumen.data.sources.folder import SplitPlan, image_files, manifest_from_folder, manifest_from_table
-from histolumen.errors import DataError
+from histolumen.data.search import search_images
+from histolumen.data.sources.folder import SplitPlan, manifest_from_folder, manifest_from_table
+from histolumen.errors import ConfigError, DataError
+from histolumen.settings import from_options
+from tiny import Recorder
 
 PLAN = SplitPlan()
 
@@ -210,4 +215,110 @@ def test_a_split_folder_without_class_folders_is_refused(tmp_path):
 
 def test_hidden_files_are_not_images(tmp_path):
     tree(tmp_path, "a/x.png", "a/._x.png", ".b/y.png")
-    assert [path.name for path in image_files(tmp_path)] == ["x.png"]
+    assert [path.name for path in search_images(tmp_path).images] == ["x.png"]
+
+
+# --- what cannot be read is said
+
+
+def said_by(source: Path) -> tuple[Manifest, list[str]]:
+    progress = Recorder()
+    return manifest_from_folder(source, PLAN, progress=progress), progress.messages
+
+
+@pytest.fixture
+def locked(monkeypatch):
+    """Make folders unreadable, for root too, who may read everything."""
+    names: set[str] = set()
+    real = os.scandir
+
+    def scandir(path="."):
+        if Path(os.fsdecode(path)).name in names:
+            raise PermissionError(errno.EACCES, "Permission denied", os.fsdecode(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    return names
+
+
+def test_a_subfolder_that_cannot_be_read_is_listed(tmp_path, locked):
+    tree(tmp_path, "a/1.png", "a/private/2.png", "b/3.png")
+    locked.add("private")
+    manifest, messages = said_by(tmp_path)
+    assert set(labels(manifest)) == {"a/1.png", "b/3.png"}
+    assert messages == [f"left out: {tmp_path / 'a' / 'private'}: cannot be read (Permission denied)"]
+
+
+def test_a_class_folder_that_cannot_be_read_is_an_error(tmp_path, locked):
+    tree(tmp_path, "a/1.png", "b/2.png")
+    locked.add("b")
+    with pytest.raises(DataError, match=re.escape(f"{tmp_path / 'b'}: cannot be read (Permission denied)")):
+        manifest_from_folder(tmp_path, PLAN)
+
+
+@pytest.mark.parametrize("content", [[], ["b/slide.svs"], ["b/1_mask.png"], ["b/deep/notes.txt"]])
+def test_a_class_without_images_is_an_error(tmp_path, content):
+    tree(tmp_path, "a/1.png", *content)
+    (tmp_path / "b").mkdir(exist_ok=True)
+    with pytest.raises(DataError, match=re.escape(f"{tmp_path / 'b'}: this class folder has no image")):
+        manifest_from_folder(tmp_path, PLAN)
+
+
+def test_a_class_of_a_split_without_images_is_an_error(tmp_path):
+    tree(tmp_path, "train/a/1.png", "train/b/2.png", "test/a/3.png")
+    (tmp_path / "test" / "b").mkdir()
+    with pytest.raises(DataError, match="this class folder has no image"):
+        manifest_from_folder(tmp_path, PLAN)
+
+
+@pytest.mark.skipif(not hasattr(os, "symlink"), reason="needs links")
+def test_links_to_nowhere_and_loops_are_listed(tmp_path):
+    tree(tmp_path, "a/1.png", "b/2.png")
+    (tmp_path / "a" / "gone.png").symlink_to(tmp_path / "absent.png")
+    (tmp_path / "a" / "gone").symlink_to(tmp_path / "absent")
+    (tmp_path / "b" / "self.png").symlink_to(tmp_path / "b" / "self.png")
+    (tmp_path / "b" / "up").symlink_to(tmp_path)
+    manifest, messages = said_by(tmp_path)
+    assert set(labels(manifest)) == {"a/1.png", "b/2.png"}
+    assert [message.split(": ")[1] for message in messages] == [
+        str(tmp_path / name) for name in ("a/gone", "a/gone.png", "b/self.png", "b/up")
+    ]
+
+
+@pytest.mark.skipif(not hasattr(os, "symlink"), reason="needs links")
+def test_linked_class_folders_are_followed(tmp_path):
+    tree(tmp_path / "elsewhere", "b/2.png")
+    tree(tmp_path / "images", "a/1.png")
+    (tmp_path / "images" / "b").symlink_to(tmp_path / "elsewhere" / "b")
+    assert labels(manifest_from_folder(tmp_path / "images", PLAN)) == {"a/1.png": "a", "b/2.png": "b"}
+
+
+# --- labels
+
+
+@pytest.mark.parametrize("label", ["be\0nign", "benign\x07", "be\u200bnign", "be\u202enign"])
+def test_a_label_with_invisible_characters_is_refused(images, label):
+    with pytest.raises(DataError, match=r"label .* has a character that cannot be seen"):
+        from_table(images, f"image,label\n1.png,{label}\n2.png,malignant\n")
+
+
+@pytest.mark.parametrize(("one", "other"), [("Benign", "benign"), ("be\u0301nin", "b\u00e9nin"), ("a  b", "a b")])
+def test_labels_that_look_alike_are_refused(images, one, other):
+    with pytest.raises(DataError, match=f"labels '{one}' and '{other}' differ only in"):
+        from_table(images, f"image,label\n1.png,{one}\n2.png,{other}\n3.png,malignant\n")
+
+
+def test_class_folders_that_look_alike_are_refused(tmp_path):
+    with pytest.raises(DataError, match="labels 'Benign' and 'benign' differ only in"):
+        manifest_from_folder(tree(tmp_path, "Benign/1.png", "benign/2.png", "malignant/3.png"), PLAN)
+
+
+def test_a_patient_in_two_given_splits_is_refused(images):
+    with pytest.raises(DataError, match="patient p1 has images in the splits test and train"):
+        from_table(images, "image,label,split,patient\n1.png,benign,train,p1\n2.png,malignant,test,p1\n")
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-0.1", "1.5"])
+def test_a_share_that_is_no_share_is_refused(value):
+    with pytest.raises(ConfigError, match="--valid"):
+        from_options(SplitPlan, valid=float(value))

@@ -19,7 +19,7 @@ from histolumen.config import load_config
 from histolumen.encoders.backbone import Backbone
 from histolumen.engine.model import Model, load
 from histolumen.engine.slides import maps, view
-from histolumen.engine.slides.predict import save_slide_prediction
+from histolumen.engine.slides.predict import SlideSettings, save_slide_prediction
 from histolumen.errors import ConfigError, SlideError
 from histolumen.methods.base import build_method, method_names, settings_of
 from histolumen.methods.maxmin import MaxMin, MaxMinSettings
@@ -280,3 +280,9 @@ def test_pooling_takes_a_sample_with_the_extremes(tmp_path, gland_slide, tiny_ru
     monkeypatch.setattr(maps, "_SAMPLE", 200)
     sampled = save_slide_prediction(model, gland_slide, tmp_path / "sampled", SMALL_TILES)
     assert sampled["p_benign"] == pytest.approx(whole["p_benign"], abs=0.02)
+
+
+def test_a_resolution_that_needs_endless_memory_is_refused(tiny_run, gland_slide):
+    settings = SlideSettings(model_mpp=1e-5, tile=256, overlap=64, flips=False)
+    with pytest.raises(SlideError, match="would enlarge the slide 50000 times; check --model-mpp and --slide-mpp"):
+        load(tiny_run).predict_slide(gland_slide, settings)

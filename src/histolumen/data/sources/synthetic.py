@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from PIL import Image
 
 from histolumen.atomic import new_file
@@ -12,6 +13,7 @@ from histolumen.data.manifest import Manifest, Row
 from histolumen.data.sources import synthetic_image, synthetic_metastases
 from histolumen.data.sources.synthetic_canvas import Sample
 from histolumen.data.splitting import stratified_split
+from histolumen.errors import DataError
 from histolumen.progress import SILENT, Progress
 
 SyntheticKind = Literal["glands", "metastases"]
@@ -37,6 +39,8 @@ def write_synthetic_set(
     seed: int,
     progress: Progress = SILENT,
     kind: SyntheticKind = "glands",
+    *,
+    overwrite: bool = True,
 ) -> Manifest:
     """Draw images of alternating classes and write `images/*.png` and `masks/*.png` below `folder`.
 
@@ -49,6 +53,7 @@ def write_synthetic_set(
         seed: image k of a seed is always the same.
         progress: counts the images.
         kind: benign and malignant `glands`, or normal lymph nodes and `metastases`.
+        overwrite: replace pictures that are there; False: only those with the same content.
     """
     generator = _GENERATORS[kind]
     labels = [generator.labels[number % 2] for number in range(images)]
@@ -58,13 +63,15 @@ def write_synthetic_set(
         sample = generator.draw(labels[number], size, seed * 1_000_003 + number)
         mask = f"masks/{number:04}.png" if sample.mask.any() else ""
         row = Row(f"images/{number:04}.png", labels[number], splits[number], mask)
-        _write(Image.fromarray(sample.image), folder / row.image)
+        _write(Image.fromarray(sample.image), folder / row.image, overwrite)
         if mask:
-            _write(Image.fromarray(sample.mask), folder / mask)
+            _write(Image.fromarray(sample.mask), folder / mask, overwrite)
         rows.append(row)
     return Manifest(tuple(rows), folder)
 
 
-def _write(image: Image.Image, path: Path) -> None:
+def _write(image: Image.Image, path: Path, overwrite: bool) -> None:
+    if not overwrite and path.exists() and not np.array_equal(np.asarray(image), np.asarray(Image.open(path))):
+        raise DataError(f"{path}: exists and is another picture; add --overwrite, or choose another folder")
     with new_file(path) as temporary:
         image.save(temporary, format="PNG", compress_level=1)

@@ -10,12 +10,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from histolumen.engine.checkpoint import find_model, weights_digest
+from histolumen.engine.checkpoint import find_model, model_digest
 from histolumen.engine.model import Model, load
 from histolumen.engine.slides.predict import SlideSettings, save_slide_prediction
 from histolumen.engine.slides.prediction import OUTPUTS
-from histolumen.errors import ConfigError, HistolumenError, SlideError
+from histolumen.errors import ConfigError, DiskError, HistolumenError, SlideError
 from histolumen.export.files import save_json, save_table
+from histolumen.locking import exclusive
 from histolumen.progress import SILENT, Progress
 from histolumen.slides.reader import find_slides
 
@@ -74,9 +75,15 @@ def do_slides(jobs: Iterable[SlideJob], progress: Progress = SILENT) -> Iterator
 
 
 def do_slide(job: SlideJob, progress: Progress = SILENT) -> SlideState:
-    """Predict one slide and save its state; an error becomes a failed state, so that other slides continue."""
-    with _one_at_a_time:
-        return _do_slide(job, progress)
+    """Predict one slide and save its state; an error becomes a failed state, so that other slides continue.
+
+    A slide that another process is predicting is waited for, and then done already.
+    """
+    try:
+        with _one_at_a_time, exclusive(job.folder, wait=progress.message):
+            return _do_slide(job, progress)
+    except DiskError as error:
+        return SlideState(str(job.slide), "failed", str(error))
 
 
 def _do_slide(job: SlideJob, progress: Progress) -> SlideState:
@@ -85,7 +92,7 @@ def _do_slide(job: SlideJob, progress: Progress) -> SlideState:
         made_with = _made_with(job)
         if earlier := _done_before(job, made_with):
             return earlier
-        model = _model(job.run, weights_digest(job.run))
+        model = _model(job.run, model_digest(job.run))
         record = save_slide_prediction(model, job.slide, job.folder, job.settings, progress)
         state = SlideState(str(job.slide), "done", record=record, made_with=made_with)
     except ConfigError:  # concerns every slide
@@ -109,7 +116,7 @@ def _made_with(job: SlideJob) -> str:
     if not job.slide.is_file():
         raise SlideError(f"{job.slide}: no such file")
     status = job.slide.stat()
-    parts = [weights_digest(job.run), str(job.slide), status.st_size, status.st_mtime_ns]
+    parts = [model_digest(job.run), str(job.slide), status.st_size, status.st_mtime_ns]
     return json.dumps([*parts, job.settings.model_dump(exclude={"readers"})])
 
 
@@ -131,7 +138,7 @@ def read_state(folder: Path) -> SlideState | None:
 
 def save_slides(states: Iterable[SlideState], out: Path) -> None:
     """Write `slides.csv`: one row for each slide of this or an earlier call, sorted by name."""
-    earlier = [state for folder in sorted(out.iterdir()) if (state := read_state(folder))]
+    earlier = [state for folder in (sorted(out.iterdir()) if out.is_dir() else ()) if (state := read_state(folder))]
     rows = {state.slide: _row(state) for state in [*earlier, *states]}
     save_table([rows[slide] for slide in sorted(rows)], out / "slides.csv")
 

@@ -21,6 +21,7 @@ from histolumen.tissue.mask import Tissue
 
 _SAMPLE = 2**20  # most positions used for pooling; larger slides are subsampled
 _CACHED_RECORDS = 48
+_PIXELS = 2  # side of the squares, in working pixels, that are on tissue or not; sides of tiles are even
 
 
 @dataclass(frozen=True)
@@ -193,6 +194,12 @@ def mask_of_tile(canvas: Canvas, mask: Mask, tile: int) -> Tensor:
     soft = soft_window(mask, x, y, side, side)
     soft = soft * torch.from_numpy(tissue_at(canvas, tile, cell)).to(soft)
     return F.interpolate(soft, scale_factor=cell, mode="bilinear", align_corners=False)
+
+
+def tissue_of_tile(canvas: Canvas, tile: int) -> Tensor:
+    """Which pixels of a tile are on tissue, [1, 1, T, T] of 0 and 1."""
+    coarse = torch.from_numpy(tissue_at(canvas, tile, _PIXELS))[None, None] > 0.5
+    return F.interpolate(coarse.float(), scale_factor=_PIXELS, mode="nearest")
 
 
 def tissue_at(canvas: Canvas, tile: int, cell: int) -> np.ndarray:

@@ -30,6 +30,8 @@ from histolumen.tissue.mask import Tissue, find_tissue
 _FORMAT = 1  # version of the work folder
 _UNFINISHED = "unfinished"
 _TISSUE_MPP = 8.0  # microns per pixel at which tissue is detected
+_LARGEST_LUMEN = 50_000  # square microns; a larger white field is glass, also where tissue encloses it
+_MAX_ENLARGEMENT = 16  # beyond, the network would see blurred spots, and their number would have no limit
 _BLOCK = 512  # side of the blocks in which the heat map is computed, in cells
 _OVERVIEW_SIDE = 1600  # longest side of the reduced slide, in pixels
 
@@ -43,9 +45,9 @@ class SlideSettings(Settings):
     """Overlap of neighbouring tiles, in pixels of the network's input; they are blended there."""
     readers: int = Field(default=2, ge=1)
     """Number of threads that read tiles while the network runs."""
-    slide_mpp: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    slide_mpp: float | None = Field(default=None, gt=0, le=100)
     """Microns per pixel of the slides; None: as stated in the file."""
-    model_mpp: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    model_mpp: float | None = Field(default=None, gt=0, le=100)
     """Microns per pixel of the network's input; None: as stored in the model."""
     flips: bool | None = None
     """Average the prediction over four flips; None: as the model does for images."""
@@ -95,7 +97,13 @@ def _predict(
     with open_slide(path, settings.slide_mpp) as slide:
         model_mpp, mpp = _model_mpp(model, settings), slide.require_mpp()
         scale = slide.natural_scale(model_mpp / mpp)
-        tissue = find_tissue(slide, max(1.0, _TISSUE_MPP / mpp))
+        if scale < 1 / _MAX_ENLARGEMENT:
+            raise SlideError(
+                f"{path}: {model_mpp:g} microns per pixel for the network and {mpp:g} of the slide "
+                f"would enlarge the slide {1 / scale:.0f} times; check --model-mpp and --slide-mpp"
+            )
+        reduction = max(1.0, _TISSUE_MPP / mpp)
+        tissue = find_tissue(slide, reduction, round(_LARGEST_LUMEN / (mpp * reduction) ** 2))
         if not tissue.mask.any():
             if preview is not None:
                 tissue.save_preview(preview)
@@ -103,7 +111,7 @@ def _predict(
             raise SlideError(f"{path}: no tissue found{advice}")
         canvas = _canvas(model, slide, tissue, scale, work, settings, progress)
         _start_work(work, _fingerprint(model, canvas, mpp))
-        with SlideView(canvas, model.method.backbone.normalise) as view:
+        with SlideView(canvas, model.method.backbone.normalise, model.config.images.glass == "remove") as view:
             answer = model.method.predict(view)
             if not answer.probs.isfinite().all():
                 raise SlideError(f"{path}: the predicted probabilities are not finite; check the training of the model")
@@ -161,7 +169,7 @@ def _fingerprint(model: Model, canvas: Canvas, mpp: float) -> str:
         )
     status, method = canvas.slide.path.stat(), model.config.method.model_dump(mode="json")
     inputs = [status.st_size, status.st_mtime_ns, mpp, asdict(canvas.layout), canvas.flips]
-    parts = [_FORMAT, weights.hexdigest(), method, model.method.negative_class, *inputs]
+    parts = [_FORMAT, weights.hexdigest(), method, model.config.images.glass, model.method.negative_class, *inputs]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

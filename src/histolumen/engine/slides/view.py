@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from histolumen.data.transforms import to_unit_range
 from histolumen.encoders.geometry import FLIPS, FeatureGeometry, enlarge
-from histolumen.engine.slides.maps import Canvas, PassFiles, StoredMaps, mask_of_tile
+from histolumen.engine.slides.maps import Canvas, PassFiles, StoredMaps, mask_of_tile, tissue_of_tile
 from histolumen.methods.view import MapNet, Mask, resized
 
 
@@ -19,8 +19,8 @@ class SlideView:
 
     count = 1
 
-    def __init__(self, canvas: Canvas, normalise: Callable[[Tensor], Tensor]):
-        self.canvas, self._normalise = canvas, normalise
+    def __init__(self, canvas: Canvas, normalise: Callable[[Tensor], Tensor], remove_glass: bool = False):
+        self.canvas, self._normalise, self._remove_glass = canvas, normalise, remove_glass
         self._passes: list[PassFiles] = []
 
     def __enter__(self) -> "SlideView":
@@ -50,6 +50,8 @@ class SlideView:
         for tile, pixels in self._read_ahead(tracked, todo):
             image = to_unit_range(torch.from_numpy(pixels).permute(2, 0, 1)[None].to(canvas.device))
             X = self._normalise(image)
+            if self._remove_glass:  # 0 is the mean colour, as for images
+                X = X * tissue_of_tile(canvas, tile).to(X)
             if seen is not None:
                 X = X * mask_of_tile(canvas, seen, tile)
             files.write(tile, *_run_tile(canvas, lambda x: net(resized(x, scale)), geometry, cell, tile, X))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from histolumen.data.manifest import Manifest
-from histolumen.engine.checkpoint import find_model, weights_digest
+from histolumen.engine.checkpoint import find_model, model_digest
 from histolumen.engine.evaluate import Binarisation, evaluate
 from histolumen.engine.model import load
 from histolumen.engine.runlog import read_metrics
@@ -84,7 +84,7 @@ def _identity(run: Path, manifest: Manifest, split: str, binarise: Binarisation)
         files = [path for path in (part.image_path(row), part.mask_path(row)) if path is not None and path.exists()]
         parts.append([row.image, row.label, row.mask, *((f.stat().st_size, f.stat().st_mtime_ns) for f in files)])
     images = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-    return {"format": _FORMATS[binarise], "model_sha256": weights_digest(find_model(run)), "images_sha256": images}
+    return {"format": _FORMATS[binarise], "model_sha256": model_digest(find_model(run)), "images_sha256": images}
 
 
 def _path(run: Path, split: str, binarise: Binarisation) -> Path:

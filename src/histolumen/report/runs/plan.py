@@ -12,6 +12,7 @@ from histolumen.config import RunConfig
 from histolumen.engine.evaluate import Binarisation
 from histolumen.errors import RunError
 from histolumen.export.files import save_json
+from histolumen.locking import exclusive
 from histolumen.report.rows import Printed
 from histolumen.settings import Settings
 
@@ -127,10 +128,11 @@ P = TypeVar("P", bound=Plan)
 
 def save_plan(plan: Plan, out: Path) -> Plan:
     """Merge the plan with that of earlier calls, save the result in the folder and return it."""
-    earlier = read_plan(out, type(plan)) if (out / plan.file).exists() else None
-    whole = plan if earlier is None else plan.joined(earlier)
-    save_json(whole.model_dump(mode="json"), out / plan.file)
-    return whole
+    with exclusive(out, "plan.lock", wait=lambda _: None):  # two calls at once would forget one another's runs
+        earlier = read_plan(out, type(plan)) if (out / plan.file).exists() else None
+        whole = plan if earlier is None else plan.joined(earlier)
+        save_json(whole.model_dump(mode="json"), out / plan.file)
+        return whole
 
 
 def read_plan(out: Path, plan_type: type[P]) -> P:

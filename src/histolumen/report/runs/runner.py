@@ -14,14 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from filelock import FileLock, Timeout
-
-from histolumen.atomic import os_errors_as_disk_error
 from histolumen.data.manifest import Manifest
 from histolumen.engine.resume import check_folder
 from histolumen.engine.train import train
 from histolumen.engine.workers import connect, run_on_workers
-from histolumen.errors import HistolumenError, RunError
+from histolumen.errors import HistolumenError, LockedError, RunError
+from histolumen.locking import exclusive
 from histolumen.progress import SILENT, Progress
 from histolumen.report.runs.measured import check_measurable, finished_measurement, measure, training_seconds
 from histolumen.report.runs.plan import Job, Plan, save_plan
@@ -86,11 +84,9 @@ def run_plan(
 
 def run_job(job: Job, manifest: Manifest, out: Path, split: str, progress: Progress = SILENT) -> Outcome:
     """Train and evaluate one job, unless it is finished or another process holds it."""
-    folder, lock = run_folder(out, job), out / ".locks" / f"{job.key}.lock"
+    folder = run_folder(out, job)
     try:
-        with os_errors_as_disk_error(lock):
-            lock.parent.mkdir(parents=True, exist_ok=True)
-        with _one_at_a_time, FileLock(lock, timeout=0):
+        with _one_at_a_time, exclusive(out / ".locks", f"{job.key}.lock"):
             check_folder(folder, job.config, manifest, resume=True)
             if finished_measurement(folder, manifest, split, job.binarise, job.config.train.epochs) is not None:
                 return Outcome("already done")
@@ -98,8 +94,8 @@ def run_job(job: Job, manifest: Manifest, out: Path, split: str, progress: Progr
             train(job.config, manifest, folder, resume=True, devices="1", progress=progress)
             measure(folder, manifest, split, job.binarise, progress)
             return Outcome("done")
-    except Timeout:
-        return Outcome("held")
+    except LockedError as error:
+        return Outcome("held", str(error))
     except (HistolumenError, RuntimeError, OSError) as error:  # torch raises RuntimeError when out of memory
         return Outcome("failed", str(error).strip().partition("\n")[0] or type(error).__name__)
 
@@ -146,10 +142,11 @@ def _run_jobs(jobs: list[Job], execute: _Execute, progress: Progress) -> list[st
     """Run all jobs, those held by other processes last; return one message per failed job."""
     started, total, ended, trained, waiting, failures = time.monotonic(), len(jobs), 0, 0, False, []
     while jobs:
-        held = []
+        held, holder = [], ""
         for job, (status, reason) in execute(jobs):
             if status == "held":
                 held.append(job)
+                holder = reason
                 continue
             ended += 1
             trained += status == "done"
@@ -161,6 +158,7 @@ def _run_jobs(jobs: list[Job], execute: _Execute, progress: Progress) -> list[st
         if held and len(held) == len(jobs):
             if not waiting:
                 progress.message(f"waiting for {len(held)} run(s) held by other processes")
+                progress.message(holder)
             waiting = True
             time.sleep(_POLL_SECONDS)
         jobs = held

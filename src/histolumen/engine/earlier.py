@@ -1,0 +1,102 @@
+"""Predictions of an earlier call in the same folder: kept if the same model made them, else the folder is refused."""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from histolumen.errors import RunError
+from histolumen.export.files import save_json, save_table
+
+_TABLE, _STATE = "predictions.csv", "predictions.json"
+_RESULTS = (_TABLE, _STATE, "masks", "soft_masks", "overlays")  # what a used folder has
+
+
+@dataclass(frozen=True)
+class Source:
+    """The image file that a prediction was made from, and the name of its output files without suffix."""
+
+    path: str
+    bytes: int
+    modified_ns: int
+    name: str
+
+    @classmethod
+    def of(cls, path: Path, name: str) -> "Source":
+        """Describe a file as it is now."""
+        status = path.stat()
+        return cls(_key(path), status.st_size, status.st_mtime_ns, name)
+
+
+class Ledger:
+    """The predictions in a folder, one record per image, with the model and settings that made all of them."""
+
+    def __init__(self, out: Path, made_with: dict[str, Any]):
+        self.out, self.made_with = out, made_with
+        self._done: dict[str, tuple[Source, dict[str, Any]]] = {}
+        if any((out / name).exists() for name in _RESULTS):
+            self._read()
+        self._names = {source.name for source, _ in self._done.values()}
+
+    def _read(self) -> None:
+        try:
+            content = json.loads((self.out / _STATE).read_text(encoding="utf-8"))
+            same = {key: content[key] for key in self.made_with} == self.made_with
+            pairs = zip(content["sources"], content["images"], strict=True)
+            self._done = {entry["path"]: (Source(**entry), record) for entry, record in pairs} if same else {}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            same = False
+        if not same:
+            raise RunError(
+                f"{self.out}: holds predictions of another model, other settings or an earlier version; "
+                "choose another --out, or remove the folder"
+            )
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """All records, sorted by image."""
+        return [record for _, record in sorted(self._done.values(), key=lambda pair: pair[1]["image"])]
+
+    def current(self, path: Path, kinds: tuple[str, ...]) -> dict[str, Any] | None:
+        """The record of an image that was predicted before and has not changed since, if its files exist.
+
+        Args:
+            path: image file.
+            kinds: columns of the record that name its output files.
+        """
+        source, record = self._done.get(_key(path), (None, {}))
+        try:
+            unchanged = source is not None and Source.of(path, source.name) == source
+        except OSError:
+            return None
+        complete = all(kind in record and (self.out / record[kind]).is_file() for kind in kinds)
+        return record if unchanged and complete else None
+
+    def name_for(self, path: Path, name: str) -> str:
+        """A name for the output files: the image's own from before, or `name`, changed if another image has it."""
+        if (before := self._done.get(_key(path))) is not None:
+            return before[0].name
+        number, free = 2, name
+        while free in self._names:
+            number, free = number + 1, f"{name}_{number}"
+        return free
+
+    def add(self, source: Source, record: dict[str, Any]) -> None:
+        """Add or replace the record of an image."""
+        self._done[source.path] = (source, record)
+        self._names.add(source.name)
+
+    def save(self, failures: list[str]) -> None:
+        """Write the table and its JSON twin."""
+        records = self.records
+        sources = {record["image"]: asdict(source) for source, record in self._done.values()}
+        if records:
+            save_table(records, self.out / _TABLE)
+        content = {"images": records, "failures": failures, "sources": [sources[record["image"]] for record in records]}
+        save_json({**self.made_with, **content}, self.out / _STATE)
+
+
+def _key(path: Path) -> str:
+    """The same for all ways to write the path of a file."""
+    return os.path.abspath(path)  # noqa: PTH100 - `resolve` would follow links, which may have several names
