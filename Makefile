@@ -6,11 +6,18 @@ STAMP := $(VENV)/.installed
 # Two test processes with one torch thread each use two cores best.
 JOBS ?= 2
 
-.PHONY: demo test test-quick setup lint benchmark clean
+.PHONY: demo view test test-quick setup lint benchmark clean
 
 demo: $(STAMP)
 	rm -rf demo-output
 	$(BIN)/histolumen demo --out demo-output
+
+# Opens the viewer on the demo's run, which is made first if there is none.
+view: $(STAMP) demo-output/run/best
+	$(BIN)/histolumen view demo-output/run
+
+demo-output/run/best:
+	$(MAKE) demo
 
 test: $(STAMP) lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)

@@ -22,6 +22,7 @@ hypothesis.settings.load_profile("shared machine")
 
 SLOW = {  # files whose tests start processes or train many networks; `make test-quick` leaves them out
     "test_benchmark.py",
+    "test_browser.py",
     "test_catalogue.py",
     "test_cluster.py",
     "test_complexity.py",
@@ -35,6 +36,7 @@ SLOW = {  # files whose tests start processes or train many networks; `make test
     "test_rivals.py",
     "test_runner.py",
     "test_sample.py",
+    "test_serve.py",
     "test_train.py",
     "test_vision.py",
 }

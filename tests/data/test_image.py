@@ -9,7 +9,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from histolumen.data import image as image_module
-from histolumen.data.image import ImageWarning, as_rgb, read_image, read_mask
+from histolumen.data.image import ImageWarning, as_rgb, image_size, read_image, read_mask
 from histolumen.errors import ImageError
 
 BLACK, RED, WHITE = [0, 0, 0], [200, 10, 20], [255, 255, 255]
@@ -275,6 +275,23 @@ def test_the_limit_itself_is_allowed(save, monkeypatch):
     monkeypatch.setattr(image_module, "MAX_PIXELS", 11)
     with refused(path, "limit of 11"):
         read_image(path)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_the_size_in_the_header_is_that_of_the_upright_image(tmp_path, orientation):
+    header = Image.Exif()
+    header[274] = orientation
+    Image.new("RGB", (7, 5)).save(tmp_path / "x.jpg", exif=header)
+    height, width = read_image(tmp_path / "x.jpg").shape[:2]
+    assert image_size(tmp_path / "x.jpg") == (width, height)
+
+
+def test_a_caller_may_set_a_lower_limit(save):
+    path = save(np.zeros((3, 4, 3), np.uint8))
+    assert image_size(path) == (4, 3)
+    assert read_image(path, max_pixels=12).shape == (3, 4, 3)
+    with refused(path, "limit of 11"):
+        read_image(path, max_pixels=11)
 
 
 # --- masks

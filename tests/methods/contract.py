@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from histolumen.data.batch import Batch
+from histolumen.encoders.batchnorm import Case
 from histolumen.engine.windows import map_runner
 from histolumen.methods.base import Method
 
@@ -74,6 +75,15 @@ class MethodContract:
                 alone = method(images[index : index + 1])
                 assert torch.allclose(alone.probs[0], together.probs[index], atol=1e-9)
                 assert torch.allclose(alone.soft_mask[0], together.soft_mask[index], atol=1e-9)
+
+    def test_masked_images_are_classified(self, make):
+        method = make(3).eval()
+        pixels = method.backbone.normalise(torch.rand(2, 3, 64, 96)) * (torch.rand(2, 1, 64, 96) > 0.5)
+        with torch.inference_mode():
+            for region in (Case.FOREGROUND, Case.BACKGROUND):
+                probs = method.classify_region(pixels, region)
+                assert probs.shape == (2, 3)
+                assert torch.allclose(probs.sum(1), torch.ones(2), atol=1e-5)
 
     def test_windows_nearly_equal_the_whole_image(self, make):
         method = make(2).eval()

@@ -23,6 +23,7 @@ from histolumen.cli import (
     slide,
     study,
     train,
+    view,
 )
 from histolumen.errors import HistolumenError
 
@@ -39,6 +40,7 @@ app.command()(train.train)
 app.command()(evaluate.evaluate)
 app.command()(predict.predict)
 app.command()(slide.slide)
+app.command()(view.view)
 app.command()(benchmark.benchmark)
 app.command()(complexity.complexity)
 app.command()(study.study)

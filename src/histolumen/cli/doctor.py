@@ -36,6 +36,7 @@ def doctor() -> None:
         "study": ("matplotlib",),
         "slides": ("openslide", "pyvips", "shapely"),
         "cluster": ("distributed",),
+        "view": ("fastapi", "uvicorn"),
     }
     for extra, packages in extras.items():
         for package in packages:

@@ -12,6 +12,7 @@ from histolumen.data.bit_depth import guessed_bits, is_sixteen_bit_colour, state
 from histolumen.errors import ImageError
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp"})
+_ORIENTATION, _SIDEWAYS = 274, {5, 6, 7, 8}  # header tag, and its values that swap width and height
 _PHOTOMETRIC = 262  # TIFF tag
 MAX_PIXELS = 500_000_000  # 1.5 GB as RGB; larger images should be read as slides
 _MAX_LEVELS = 32  # pages of a pyramid
@@ -27,13 +28,17 @@ class ImageWarning(UserWarning):
     """An image was read, but by a guess that the user should know."""
 
 
-def read_image(path: Path) -> np.ndarray:
+def read_image(path: Path, max_pixels: int | None = None) -> np.ndarray:
     """Decode to upright RGB [H, W, 3] uint8.
 
     Grey is repeated, transparent pixels become white, 16 bits become 8, and the orientation in the header is applied.
     16-bit grey is scaled by the bits that its header states, or else by 8, 12 or 16, with an `ImageWarning`.
+
+    Args:
+        path: image file.
+        max_pixels: larger images are an error, before any pixel is decoded; None: `MAX_PIXELS`.
     """
-    with _open(path) as image:
+    with _open(path, max_pixels) as image:
         colour = is_sixteen_bit_colour(image)
         bits = None if colour else stated_bits(image, path)
         pixels = _to_rgb(_upright(_decode(image, path)), bits)
@@ -105,7 +110,17 @@ def read_mask(path: Path, size: tuple[int, int]) -> np.ndarray:
     return values != 0
 
 
-def _open(path: Path) -> Image.Image:
+def image_size(path: Path) -> tuple[int, int]:
+    """Width and height of the upright image, from the header of a file."""
+    with _open(path) as image:
+        try:
+            sideways = image.getexif().get(_ORIENTATION) in _SIDEWAYS
+        except Exception:  # noqa: BLE001 - as in `_upright`
+            sideways = False
+        return (image.height, image.width) if sideways else image.size
+
+
+def _open(path: Path, max_pixels: int | None = None) -> Image.Image:
     try:
         if path.stat().st_size == 0:
             raise ImageError(f"{path}: the file is empty; copy it again")
@@ -122,10 +137,11 @@ def _open(path: Path) -> Image.Image:
     if several:
         image.close()
         raise ImageError(f"{path}: {several} images in one file; save them as separate files, one image in each")
-    if image.width * image.height > MAX_PIXELS:
+    limit = MAX_PIXELS if max_pixels is None else max_pixels
+    if image.width * image.height > limit:
         image.close()
         raise ImageError(
-            f"{path}: {image.width} x {image.height} pixels are over the limit of {MAX_PIXELS:,}; "
+            f"{path}: {image.width} x {image.height} pixels are over the limit of {limit:,}; "
             "cut it into tiles or shrink it first"
         )
     return image

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from histolumen.data.batch import Batch
 from histolumen.encoders.backbone import Backbone
+from histolumen.encoders.batchnorm import Case
 from histolumen.encoders.geometry import FLIPS
 from histolumen.errors import ConfigError, nearest
 from histolumen.methods.view import Answer, ImageView, MapRunner, Output, View, at_once
@@ -56,6 +57,16 @@ class Method(nn.Module, ABC):
         """
         view = ImageView(self.backbone.normalise(images), run)
         return view.output(self.predict(view))
+
+    def classify_region(self, pixels: Tensor, region: Case, run: MapRunner = at_once) -> Tensor:  # noqa: ARG002 - for subclasses
+        """Class probabilities [B, C] of normalised images whose other pixels are zero (the mean colour).
+
+        Args:
+            pixels: X+ or X-, [B, 3, H, W].
+            region: which of the two.
+            run: applies a network to the images.
+        """
+        return self.predict(ImageView(pixels, run)).probs
 
     def on_train_start(self, epochs: int) -> None:
         """Called once before training starts or resumes, with the total number of epochs."""

@@ -22,7 +22,7 @@ from histolumen.encoders.batchnorm import Case
 from histolumen.encoders.geometry import FeatureGeometry, enlarge, min_max
 from histolumen.methods.base import Losses, Method, predict_flipped, register
 from histolumen.methods.maxmin_settings import MaxMinSettings
-from histolumen.methods.view import Answer, Layer, Mask, View, resized, stretched
+from histolumen.methods.view import Answer, Layer, MapRunner, Mask, View, at_once, resized, stretched
 from histolumen.nets.pooling import WildcatHead
 from histolumen.nets.pyramid import PyramidDecoder
 from histolumen.proposals.images import Proposals, WholeImages
@@ -117,15 +117,13 @@ class MaxMin(Method):
             scores = self.localizer.scores(view.positions(self._localizer_maps, self.backbone.geometry))
         return Answer(scores.softmax(1), mask)
 
-    def classify_region(self, view: View, region: Mask, case: Case) -> Tensor:
-        """Class probabilities of C on X+ or X-, for figures: a prediction never computes X-."""
-        classifier = cast("WildcatHead", self.classifier)
-        maps = view.positions(
-            lambda X: classifier.maps(self.backbone(X, case)),
-            self.backbone.geometry,
-            seen=region,
-            scale=self.settings.classifier_scale,
-        )
+    def classify_region(self, pixels: Tensor, region: Case, run: MapRunner = at_once) -> Tensor:
+        """The classifier's probabilities; a region that it was not trained on is classified as the other one."""
+        if self.classifier is None:
+            return super().classify_region(pixels, region, run)
+        classifier, trained = self.classifier, self._regions()
+        case = region if region in trained else trained[0]
+        maps = run(lambda X: classifier.maps(self.backbone(X, case)), resized(pixels, self.settings.classifier_scale))
         return classifier.scores(maps).softmax(1)
 
     def _locate(self, view: View) -> tuple[Mask, Tensor | None]:

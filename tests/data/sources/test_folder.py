@@ -82,6 +82,14 @@ def test_a_mask_may_have_any_ending_that_images_have(tmp_path, mask):
     assert [row.mask for row in manifest_from_folder(tmp_path, PLAN).rows] == [f"a/{mask}"]
 
 
+def test_a_mask_corrected_in_the_viewer_is_used_if_there_is_no_other(tmp_path):
+    tree(tmp_path, "a/1.png", "a/1_corrected.png", "a/2.png", "a/2_corrected.png", "a/2_mask.png")
+    assert {row.image: row.mask for row in manifest_from_folder(tmp_path, PLAN).rows} == {
+        "a/1.png": "a/1_corrected.png",
+        "a/2.png": "a/2_mask.png",
+    }
+
+
 def test_hidden_files_and_folders_are_skipped(tmp_path):
     tree(tmp_path, "a/1.png", "a/._1.png", ".cache/b/2.png")
     assert labels(manifest_from_folder(tmp_path, PLAN)) == {"a/1.png": "a"}

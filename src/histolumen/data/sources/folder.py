@@ -25,7 +25,10 @@ from histolumen.errors import DataError, nearest
 from histolumen.progress import SILENT, Progress
 from histolumen.settings import Settings
 
-MASK_ENDINGS = ("_mask", "_anno")
+CORRECTED = "_corrected"
+"""Ending of the masks that are corrected in the viewer."""
+MASK_ENDINGS = ("_mask", "_anno", CORRECTED)
+"""Endings of mask files, in order of preference."""
 _SPLIT_NAMES = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
 _CSV_COLUMNS = ("image", "label", "mask", "split", "patient")
 
@@ -52,7 +55,7 @@ def manifest_from_folder(
 ) -> Manifest:
     """Read `CLASS/*.png` or `SPLIT/CLASS/*.png`.
 
-    A file called `x_mask.*` or `x_anno.*` beside `x.*` is its mask, used for evaluation only.
+    A file called `x_mask.*`, `x_anno.*` or `x_corrected.*` beside `x.*` is its mask, used for evaluation only.
 
     Args:
         source: the folder.

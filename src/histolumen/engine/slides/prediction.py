@@ -106,7 +106,7 @@ class SlidePrediction:
 
     def to_geojson(self) -> dict[str, Any]:
         """The regions as a GeoJSON FeatureCollection in pixels of the slide."""
-        return feature_collection(self.regions, self._style(self.slide.stem))
+        return feature_collection(self.regions, self.geojson_style(self.slide.stem))
 
     def record(self) -> dict[str, Any]:
         """The slide's row of `slides.csv`."""
@@ -126,12 +126,13 @@ class SlidePrediction:
         """Write `heatmap.tif`, `regions.geojson`, `overlay.png` and `tissue.png`; return the row of `slides.csv`."""
         folder = Path(folder)
         self.tissue.save_preview(folder / "tissue.png")
-        count = save_geojson(self.regions, folder / "regions.geojson", self._style(folder.name))
+        count = save_geojson(self.regions, folder / "regions.geojson", self.geojson_style(folder.name))
         save_heatmap(self.heat, self.pixels_per_cell, self.size, self.mpp, folder / "heatmap.tif")
         save_picture(self.overlay(), folder / "overlay.png")
         return {**self.record(), "regions": count}
 
-    def _style(self, name: str) -> GeoJsonStyle:
+    def geojson_style(self, name: str) -> GeoJsonStyle:
+        """Class, colour and units of the regions in GeoJSON; region identifiers are derived from `name`."""
         classes = tuple(dict.fromkeys([*self.probabilities, self.region_class]))
         return GeoJsonStyle(
             self.region_class, classes, name, scale=self.pixels_per_cell, origin=self.origin, mpp=self.mpp

@@ -4,7 +4,7 @@ X+ and X- are drawn as the network receives them: the mask multiplies the normal
 the mean colour of the backbone's scaling, not black.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -51,10 +51,9 @@ def find_regions(model: Model, image: np.ndarray) -> Regions:
     backbone = method.backbone
     pixels = to_working_size(image, model.config.images, multiple=backbone.size_multiple)
     X = backbone.normalise(to_unit_range(pixels)[None].to(model.device))
-    view = ImageView(X, runner_for(backbone, *X.shape[2:]))
-    foreground = method.predict(view).mask
-    background = replace(foreground, finish=lambda values: 1 - foreground.finish(values))
-    mask = view.render(foreground)
+    run = runner_for(backbone, *X.shape[2:])
+    view = ImageView(X, run)
+    mask = view.render(method.predict(view).mask)
 
     def picture(normalised: Tensor) -> np.ndarray:
         colours = (normalised * backbone.std + backbone.mean).clamp(0, 1)[0]
@@ -65,8 +64,8 @@ def find_regions(model: Model, image: np.ndarray) -> Regions:
         mask=mask[0, 0].cpu().numpy(),
         foreground=picture(X * mask),
         background=picture(X * (1 - mask)),
-        on_foreground=method.classify_region(view, foreground, Case.FOREGROUND)[0].tolist(),
-        on_background=method.classify_region(view, background, Case.BACKGROUND)[0].tolist(),
+        on_foreground=method.classify_region(X * mask, Case.FOREGROUND, run)[0].tolist(),
+        on_background=method.classify_region(X * (1 - mask), Case.BACKGROUND, run)[0].tolist(),
     )
 
 
