@@ -57,6 +57,7 @@ def test_every_image_has_masks_overlay_and_a_row(tmp_path):
             "p_benign": 0.8,
             "p_malignant": 0.2,
             "foreground_share": 0.5,
+            "tissue_share": 1.0,
             "soft_mask": "soft_masks/a.png",
             "mask": "masks/a.png",
             "overlay": "overlays/a.png",

@@ -30,7 +30,7 @@ from histolumen.tissue.mask import Tissue, find_tissue
 _FORMAT = 1  # version of the work folder
 _UNFINISHED = "unfinished"
 _TISSUE_MPP = 8.0  # microns per pixel at which tissue is detected
-_LARGEST_LUMEN = 50_000  # square microns; a larger white field is glass, also where tissue encloses it
+_LARGEST_LUMEN = 10_000  # square microns; a larger white field is glass, also where tissue encloses it
 _MAX_ENLARGEMENT = 16  # beyond, the network would see blurred spots, and their number would have no limit
 _BLOCK = 512  # side of the blocks in which the heat map is computed, in cells
 _OVERVIEW_SIDE = 1600  # longest side of the reduced slide, in pixels
