@@ -22,7 +22,8 @@ from histolumen.data.manifest import Manifest, Row, read_manifest
 from histolumen.engine.checkpoint import load_model
 from histolumen.engine.resume import check_folder
 from histolumen.engine.runlog import read_metrics
-from histolumen.engine.train import TrainingState, epoch_score, train
+from histolumen.engine.selection import TrainingState, epoch_score
+from histolumen.engine.train import train
 from histolumen.engine.validate import Validation
 from histolumen.errors import ConfigError, DataError, ImageError, RunError
 from tiny import SMALL, TINY

@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,27 +29,13 @@ from histolumen.engine.optim import build_optimizer, learning_rate, set_learning
 from histolumen.engine.proposals import WholeTrainingImages, make_proposals, read_proposals
 from histolumen.engine.resume import check_folder, random_state, set_random_state
 from histolumen.engine.runlog import RunLog, environment
+from histolumen.engine.selection import TrainingState, epoch_score
 from histolumen.engine.supervised import MaskValidation
 from histolumen.engine.validate import Validation, validate
 from histolumen.errors import ConfigError, DataError, HistolumenError, ImageError, RunError
 from histolumen.locking import exclusive
 from histolumen.methods.base import build_method
 from histolumen.progress import SILENT, Progress
-
-
-@dataclass(frozen=True)
-class TrainingState:
-    """Finished epochs of a run, and the best of them by `train.select`."""
-
-    epochs: int = 0
-    best_epoch: int = 0
-    best_score: float = -math.inf
-
-    def after(self, epoch: int, score: float) -> "TrainingState":
-        """Add a finished epoch; of equal scores the latest is the best (the paper's rule)."""
-        if score >= self.best_score:
-            return TrainingState(epoch + 1, epoch + 1, score)
-        return replace(self, epochs=epoch + 1)
 
 
 def train(
@@ -322,10 +308,3 @@ def _with_short_errors(loader: DataLoader[Batch]) -> Iterator[Batch]:
         yield from loader
     except ImageError as error:
         raise ImageError(str(error).strip().splitlines()[-1].removeprefix("histolumen.errors.ImageError: ")) from error
-
-
-def epoch_score(rule: str, epoch: int, validation: Validation | None) -> float:
-    """Score of an epoch by `train.select`; higher is better."""
-    name = "error" if rule == "accuracy" else rule
-    loss = None if rule == "last" or validation is None else getattr(validation, name)
-    return float(epoch) if loss is None else -loss
