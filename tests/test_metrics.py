@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from sklearn.metrics import average_precision_score
 
+from histolumen import metrics
 from histolumen.metrics import (
     BINS,
     bootstrap,
@@ -193,3 +194,39 @@ def test_a_score_that_is_never_defined_is_nan_with_nan_bounds():
 def test_one_image_has_an_interval_of_no_width():
     score = bootstrap(1, weighted_mean(np.array([0.4])))
     assert (score.low, score.high) == pytest.approx((0.4, 0.4))
+
+
+LABELS = np.array([0, 0, 0, 1, 1])
+P_SECOND = np.array([0.1, 0.4, 0.7, 0.6, 0.9])
+PROBABILITIES = np.stack([1 - P_SECOND, P_SECOND], axis=1)
+
+
+def of_all(statistic):
+    return float(statistic(np.ones((1, len(LABELS))))[0])
+
+
+def test_classification_scores_by_hand():
+    predicted = PROBABILITIES.argmax(1)  # the third is wrong
+    assert of_all(metrics.class_recall(LABELS, predicted, 0)) == pytest.approx(2 / 3)
+    assert of_all(metrics.class_recall(LABELS, predicted, 1)) == 1
+    assert of_all(metrics.balanced_accuracy(LABELS, predicted)) == pytest.approx(5 / 6)
+    assert of_all(metrics.roc_auc(LABELS, PROBABILITIES)) == pytest.approx(5 / 6)  # one of six pairs is in wrong order
+    # bins of 0.9, 0.6, 0.7: gaps 0.1 + 0.1, 0.4 + 0.4, -0.7
+    assert of_all(metrics.calibration_error(predicted == LABELS, PROBABILITIES.max(1))) == pytest.approx(1.7 / 5)
+
+
+@given(st.integers(0, 10**6), st.integers(2, 4))
+def test_the_area_under_the_curve_agrees_with_scikit_learn_also_for_resamples(seed, classes):
+    from sklearn.metrics import roc_auc_score
+
+    rng = np.random.default_rng(seed)
+    labels = np.concatenate([np.arange(classes), rng.integers(0, classes, 12)])
+    probabilities = rng.dirichlet(np.ones(classes), len(labels)).round(1 if seed % 2 else 6)
+    weights = rng.integers(1, 4, (1, len(labels))).astype(float)
+    targets = range(1, 2) if classes == 2 else range(classes)
+    expected = np.mean([roc_auc_score(labels == c, probabilities[:, c], sample_weight=weights[0]) for c in targets])
+    assert metrics.roc_auc(labels, probabilities)(weights)[0] == pytest.approx(expected, abs=1e-5)
+
+
+def test_one_class_has_no_area_under_the_curve():
+    assert np.isnan(of_all(metrics.roc_auc(np.zeros(5, int), PROBABILITIES)))

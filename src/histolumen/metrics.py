@@ -135,3 +135,79 @@ def pooled_average_precision(counts: list[PixelCounts]) -> Callable[[np.ndarray]
         return pixel_average_precision(weights @ positives, weights @ negatives)
 
     return statistic
+
+
+def class_recall(labels: np.ndarray, predicted: np.ndarray, label: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Statistic for `bootstrap`: share of the images of a class that are recognised.
+
+    Of two classes, that of the one looked for is the sensitivity, that of the other the specificity.
+
+    Args:
+        labels: true class indices [N].
+        predicted: predicted class indices [N].
+        label: the class.
+    """
+    return weighted_mean(np.where(labels == label, (predicted == labels).astype(float), np.nan))
+
+
+def balanced_accuracy(labels: np.ndarray, predicted: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """Statistic for `bootstrap`: mean of the recalls of all classes; undefined if a resample lacks one."""
+    recalls = [class_recall(labels, predicted, label) for label in np.unique(labels)]
+
+    def statistic(weights: np.ndarray) -> np.ndarray:
+        return np.mean([recall(weights) for recall in recalls], axis=0)
+
+    return statistic
+
+
+def roc_auc(labels: np.ndarray, probabilities: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """Statistic for `bootstrap`: area under the ROC curve; of more than two classes, the mean of one against the rest.
+
+    It is the share of pairs of images, one of the class and one of another, in which the first has the higher
+    probability of the class; ties count half.
+
+    Args:
+        labels: true class indices [N].
+        probabilities: of all classes [N, C].
+    """
+    classes = [label for label in range(probabilities.shape[1]) if 0 < (labels == label).sum() < len(labels)]
+    classes = classes[-1:] if probabilities.shape[1] == 2 else classes
+    pairs = []
+    for label in classes:
+        of_class = labels == label
+        first, second = probabilities[of_class, label, None], probabilities[None, ~of_class, label]
+        pairs.append((of_class, ((first > second) + 0.5 * (first == second)).astype(np.float32)))
+
+    def statistic(weights: np.ndarray) -> np.ndarray:
+        areas = []
+        for of_class, ordered in pairs:
+            inside, outside = weights[:, of_class], weights[:, ~of_class]
+            total = inside.sum(1) * outside.sum(1)
+            won = ((inside @ ordered) * outside).sum(1)
+            areas.append(np.where(total > 0, won / np.maximum(total, 1e-12), np.nan))
+        return np.mean(areas, axis=0) if areas else np.full(len(weights), np.nan)
+
+    return statistic
+
+
+def calibration_bins(confidence: np.ndarray, count: int = 10) -> np.ndarray:
+    """Index of the bin of equal width in [0, 1] of each probability."""
+    return np.minimum((confidence * count).astype(int), count - 1)
+
+
+def calibration_error(correct: np.ndarray, confidence: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """Statistic for `bootstrap`: expected calibration error (ECE).
+
+    The difference between accuracy and mean probability in each of ten bins, weighted by the number of images.
+
+    Args:
+        correct: whether each prediction is right [N].
+        confidence: probability of the predicted class [N].
+    """
+    gap = correct.astype(float) - confidence
+    member = calibration_bins(confidence)[:, None] == np.arange(10)
+
+    def statistic(weights: np.ndarray) -> np.ndarray:
+        return np.abs(weights @ (member * gap[:, None])).sum(1) / np.maximum(weights.sum(1), 1e-12)
+
+    return statistic

@@ -87,7 +87,7 @@ def test_a_model_that_does_not_classify_has_no_error(manifest):
 def test_without_masks_only_classification_is_evaluated(manifest):
     bare = replace(manifest, rows=tuple(replace(row, mask="") for row in manifest.rows))
     result = evaluate(LeftHalf(), bare, "test")
-    assert set(result.scores) == {"error"}
+    assert set(result.scores) == {"error", "balanced_accuracy", "recall_benign", "recall_malignant", "auc", "ece"}
     assert result.confusion is None
     assert "f1_plus" not in image_record(result.images[0])
 

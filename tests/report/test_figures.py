@@ -17,6 +17,7 @@ from histolumen.engine.train import train
 from histolumen.errors import DataError, RunError
 from histolumen.report.benchmark import BenchmarkPlan
 from histolumen.report.figures import draw, energies
+from histolumen.report.figures.classification import draw_reliability, draw_roc, roc_points
 from histolumen.report.figures.confusion import draw_confusions
 from histolumen.report.figures.curves import draw_studies, draw_training
 from histolumen.report.figures.draw import draw_all
@@ -88,6 +89,44 @@ def test_normal_sizes_need_normal_samples():
     assert figure.axes[0].get_legend().get_texts()[0].get_text() == "mean 3.00 %"
 
 
+def classified() -> dict:
+    """Four images; the second malignant one is taken for benign."""
+    p_malignant = (("benign", 0.2), ("benign", 0.6), ("malignant", 0.9), ("malignant", 0.3))
+    images = []
+    for label, p in p_malignant:
+        answer = "malignant" if p > 0.5 else "benign"
+        images.append(
+            {"label": label, "probability": max(p, 1 - p), "wrong": int(answer != label)}
+            | {"p_benign": 1 - p, "p_malignant": p}
+        )
+    return {"per_image": images, "auc": 75.0, "ece": 30.0}
+
+
+def test_a_roc_curve_goes_through_its_points():
+    figure = draw_roc({"A": classified()})
+    curve = figure.axes[0].lines[1]
+    assert list(curve.get_xdata()) == pytest.approx([0, 0, 50, 50, 100])
+    assert list(curve.get_ydata()) == pytest.approx([0, 50, 50, 100, 100])
+    assert "area 75.0 %" in figure.axes[0].get_title()
+
+
+def test_tied_scores_are_one_point_of_the_curve():
+    false_alarms, found = roc_points(np.array([True, False, True]), np.array([0.5, 0.5, 0.5]))
+    assert (list(false_alarms), list(found)) == ([0, 1], [0, 1])
+
+
+def test_a_roc_curve_needs_two_classes():
+    three = classified()
+    three["per_image"] = [image | {"p_normal": 0.0} for image in three["per_image"]]
+    assert draw_roc({"A": three}) is None
+
+
+def test_a_reliability_diagram_shows_the_accuracy_of_each_bin():
+    axes = draw_reliability({"A": classified()}).axes[0]
+    bars = {round(bar.get_x() + bar.get_width() / 2): bar.get_height() for bar in axes.patches}
+    assert bars == {85: 100, 65: 0, 95: 100, 75: 0}
+
+
 def test_training_curves_show_accuracy():
     records = [{"epoch": e, "loss": {"total": 1.0}, "train": {"error": 40.0}, "valid": {"error": 25.0}} for e in (1, 2)]
     figure = draw_training({"A": records})
@@ -133,7 +172,8 @@ def test_a_kind_that_one_study_lacks_leaves_its_panel_empty():
     assert figure.axes[1].get_legend() is not None
 
 
-RUN_FIGURES = {"energies", "training", "regions", "samples", "confusion", "sizes", "qualitative"}
+CLASSES = {"roc", "reliability"}
+RUN_FIGURES = {"energies", "training", "regions", "samples", "confusion", "sizes", "qualitative"} | CLASSES
 PER_CLASS = {"qualitative-benign", "qualitative-malignant"}
 
 
@@ -151,7 +191,7 @@ def test_a_run_without_masks_still_shows_what_it_predicts(tiny_run, tmp_path):
     bare.write(run / "manifest.csv")
     progress = Recorder()
     found = names(draw_all([run], tmp_path / "figures", images=1, progress=progress))
-    assert found == {"energies", "training", "regions", "samples"}
+    assert found == {"energies", "training", "regions", "samples"} | CLASSES
     assert progress.messages == ["split 'test' has no masks: confusion, sizes and qualitative are not drawn"]
 
 
@@ -163,7 +203,8 @@ def test_a_benchmark_has_its_figures(tiny_manifest, tmp_path, monkeypatch):
     run_plan(plan, tiny_manifest, tmp_path / "benchmark")
     found = names(draw_all([tmp_path / "benchmark"], tmp_path / "figures", images=1))
     binarised = {"samples", "confusion", "sizes", "qualitative"} | PER_CLASS
-    assert found == {f"{name}-true-label" for name in binarised} | {"energies", "training", "regions-Max-Min-SEM"}
+    others = {"energies", "training", "regions-Max-Min-SEM"} | CLASSES
+    assert found == {f"{name}-true-label" for name in binarised} | others
     monkeypatch.setattr(draw, "save", lambda _figure, _folder, name: [name])  # rendering takes most of the time
     assert binarised <= set(draw_all([tmp_path / "benchmark"], tmp_path / "other", images=1, binarise="threshold"))
     for rule in ("true-label", "threshold"):
@@ -180,7 +221,7 @@ def test_the_runs_of_a_study_with_several_seeds_are_drawn(tiny_manifest, tmp_pat
     monkeypatch.setattr(draw, "draw_grids", lambda runs, *rest: shown.append(runs) or real(runs, *rest))
     progress = Recorder()
     found = names(draw_all([tmp_path / "study"], tmp_path / "figures", images=2, progress=progress))
-    assert found == {"energies", "training", "confusion", "qualitative"} | PER_CLASS
+    assert found == {"energies", "training", "confusion", "qualitative"} | PER_CLASS | CLASSES
     assert progress.messages == []
     assert list(shown[0]) == ["WILDCAT", "FG only", "FG + BG (SEM)", "FG + BG (SEM) + ASC"]
     assert all(run.folder.name.endswith("seed=0") for run in shown[0].values())

@@ -27,6 +27,9 @@ SHARES = frozenset({"predicted_foreground_share", "true_foreground_share"})
 """Scores in [0, 1]; all others are in percent, as in the paper."""
 _TITLES = {
     "error": "classification error",
+    "balanced_accuracy": "balanced accuracy",
+    "auc": "area under the ROC curve",
+    "ece": "calibration error (ECE)",
     "f1_plus": "F1+ (foreground Dice)",
     "f1_minus": "F1- (background Dice)",
     "pxap": "PxAP",
@@ -34,6 +37,7 @@ _TITLES = {
     "predicted_foreground_share": "foreground, predicted",
     "true_foreground_share": "foreground, true",
 }
+_RECALL = "recall_"  # followed by the name of a class: sensitivity or specificity
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class ImageResult:
     row: Row
     prediction: str
     probability: float
+    probabilities: dict[str, float]
     predicted_share: float
     pixels: PixelCounts | None
 
@@ -97,7 +102,7 @@ class Evaluation:
         for name, score in self.scores.items():
             percent = 100 if name in SHARES else 1
             value, low, high = percent * score.value, percent * score.low, percent * score.high
-            lines.append(f"  {_TITLES[name]:24} {value:6.2f}   [{low:6.2f}, {high:6.2f}]")
+            lines.append(f"  {_title(name):24} {value:6.2f}   [{low:6.2f}, {high:6.2f}]")
         if self.taken_as_empty:
             lines.append(f"  {self.taken_as_empty} images of a class without masks have an empty true mask")
         if self.confusion is None:
@@ -152,8 +157,8 @@ def evaluate(
         watch(row, prediction, truth)
         mask = prediction.mask if binarise == "threshold" else prediction.mask_by_label(row.label)
         pixels = None if truth is None else metrics.count_pixels(prediction.soft_mask, truth, mask)
-        probability = prediction.probability
-        results.append(ImageResult(row, prediction.label, probability, float(mask.mean()), pixels))
+        answer = prediction.label, prediction.probability, prediction.probabilities
+        results.append(ImageResult(row, *answer, float(mask.mean()), pixels))
     if not results:
         raise DataError(f"no image of split '{split}' could be read; first problem: {failures[0]}")
     scores = _scores(results, with_error=model.classifies)
@@ -168,6 +173,7 @@ def image_record(result: ImageResult) -> dict[str, object]:
         "label": result.row.label,
         "prediction": result.prediction,
         "probability": round(result.probability, 6),
+        **{f"p_{name}": round(value, 6) for name, value in result.probabilities.items()},
         "wrong": int(result.wrong),
         "foreground_share": round(result.predicted_share, 6),
     }
@@ -198,14 +204,34 @@ def _scores(results: list[ImageResult], *, with_error: bool) -> dict[str, Score]
             "predicted_foreground_share": [c.predicted_share for c in counts],
             "true_foreground_share": [c.true_share for c in counts],
         }
-    scores = {}
+    scores: dict[str, Score] = {}
     for name, values in per_image.items():
         score = metrics.bootstrap(len(values), metrics.weighted_mean(np.array(values)))
         scores[name] = score if name in SHARES else _percent(score)
+        if name == "error":
+            scores |= _classification_scores(results)
         if name == "f1_minus":
             pooled = metrics.pooled_average_precision(counts)
             scores["pxap"] = _percent(metrics.bootstrap(len(counts), pooled))
     return scores
+
+
+def _classification_scores(results: list[ImageResult]) -> dict[str, Score]:
+    """Balanced accuracy, the recall of each class, area under the ROC curve and calibration error, in percent."""
+    names = list(results[0].probabilities)
+    labels = np.array([names.index(result.row.label) for result in results])
+    probabilities = np.array([list(result.probabilities.values()) for result in results])
+    predicted = np.array([names.index(r.prediction) if r.prediction in names else -1 for r in results])
+    statistics = {"balanced_accuracy": metrics.balanced_accuracy(labels, predicted)}
+    for label in np.unique(labels):
+        statistics[f"{_RECALL}{names[label]}"] = metrics.class_recall(labels, predicted, label)
+    statistics["auc"] = metrics.roc_auc(labels, probabilities)
+    statistics["ece"] = metrics.calibration_error(predicted == labels, probabilities.max(1))
+    return {name: _percent(metrics.bootstrap(len(results), each)) for name, each in statistics.items()}
+
+
+def _title(name: str) -> str:
+    return _TITLES.get(name) or f"recognised of {name.removeprefix(_RECALL)}"
 
 
 def _percent(score: Score) -> Score:

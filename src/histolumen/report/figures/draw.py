@@ -13,6 +13,7 @@ from histolumen.engine.runlog import read_metrics
 from histolumen.errors import RunError
 from histolumen.progress import SILENT, Progress
 from histolumen.report.benchmark import BenchmarkPlan
+from histolumen.report.figures.classification import draw_reliability, draw_roc
 from histolumen.report.figures.confusion import draw_confusions
 from histolumen.report.figures.curves import draw_studies, draw_training
 from histolumen.report.figures.energies import draw_energies
@@ -138,6 +139,7 @@ def _draw_runs(source: _Source, out: Path, images: int, progress: Progress) -> l
     if source.of_interest:
         samples = draw_samples(source.of_interest, manifest, split, images, progress)
         written += save(samples, out, f"samples{suffix}")
+    written += _draw_classification({title: m for title, m in measured.items() if "auc" in m}, out)
     matrices = {title: m["pixel_confusion"] for title, m in measured.items() if m["pixel_confusion"]}
     if not matrices:
         progress.message(f"split '{split}' has no masks: confusion, sizes and qualitative are not drawn")
@@ -148,6 +150,15 @@ def _draw_runs(source: _Source, out: Path, images: int, progress: Progress) -> l
     for name, grid in draw_grids(runs, manifest, split, images, progress).items():
         written += save(grid, out, f"{name}{suffix}")
     return written
+
+
+def _draw_classification(evaluations: dict[str, dict[str, Any]], out: Path) -> list[Path]:
+    """Figures of the methods that classify."""
+    if not evaluations:
+        return []
+    written = save(draw_reliability(evaluations), out, "reliability")
+    roc = draw_roc(evaluations)
+    return written if roc is None else written + save(roc, out, "roc")
 
 
 def _draw_regions(source: _Source, out: Path, images: int) -> list[Path]:

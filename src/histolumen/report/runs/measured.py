@@ -15,7 +15,7 @@ from histolumen.export.files import save_json
 from histolumen.progress import SILENT, Progress
 
 # version of a stored evaluation; 2: shares in [0, 1]; 3: Deep MIL's threshold is 1 / (classes x positions)
-_FORMATS: dict[Binarisation, int] = {"threshold": 2, "true-label": 3}
+_FORMATS: dict[Binarisation, int] = {"threshold": 4, "true-label": 4}
 
 
 def check_measurable(manifest: Manifest, split: str) -> None:
