@@ -1,5 +1,6 @@
 """The runner: resumed, shared among processes, and not stopped by a failed job."""
 
+import csv
 import os
 import shutil
 import signal
@@ -78,11 +79,10 @@ def weights_of(out: Path) -> dict[str, tuple[int, bytes]]:
     return {path.name: (file.stat().st_mtime_ns, file.read_bytes()) for path, file in files.items() if file.exists()}
 
 
-def scores_of(out: Path) -> str:
+def scores_of(out: Path) -> list[dict[str, str]]:
     """The table without its times, which differ from run to run."""
-    lines = [line.split(",") for line in (out / "table.csv").read_text().splitlines()]
-    column = lines[0].index("min/run") - len(lines[0])  # counted from the end: intervals contain commas
-    return "\n".join(",".join(line[:column] + line[column + 1 :]) for line in lines)
+    with (out / "table.csv").open(newline="") as file:
+        return [{key: value for key, value in row.items() if key != "min/run"} for row in csv.DictReader(file)]
 
 
 def test_a_killed_benchmark_is_resumed_with_the_same_table(tiny_manifest, tmp_path):
