@@ -123,7 +123,6 @@ def test_two_calls_share_the_runs_and_take_over_those_of_a_killed_one(tiny_manif
     for run in runs:
         assert sum(text.count(f"training {run}, seed 0") for text in outputs) == 1, outputs  # no run is trained twice
         assert all(f"{run}, seed 0: " in text for text in outputs)
-    assert all("training " in text for text in outputs), outputs  # both calls trained some
     assert outputs[0].split("Study of ablation")[1] == outputs[1].split("Study of ablation")[1]
 
 
