@@ -85,6 +85,9 @@ def synthetic(
         Literal["glands", "metastases"],
         typer.Option(help="glands: benign or malignant, in the glands only. metastases: lymph nodes without or with."),
     ] = "glands",
+    glass: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of images that show bare glass beyond the edge of the section.")
+    ] = 0,
     overwrite: Overwrite = False,
 ) -> None:
     """Synthetic H&E-like images with exact masks."""
@@ -97,7 +100,7 @@ def synthetic(
         refuse_replacing(out, overwrite)  # before anything is drawn
     with exclusive(directory):
         progress = ConsoleProgress()
-        manifest = write_synthetic_set(directory, images, size, seed, progress, kind, overwrite=overwrite)
+        manifest = write_synthetic_set(directory, images, size, seed, progress, kind, glass=glass, overwrite=overwrite)
         _finish(manifest, out or directory / "manifest.csv", overwrite)
 
 

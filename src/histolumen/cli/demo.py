@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 _SHEET_IMAGES = 6  # images in overlays.png
+_GLASS = 0.25  # share of images with the edge of the section, as in many folders of real images
 
 
 def demo(
@@ -27,7 +28,7 @@ def demo(
     started = time.perf_counter()
     config = load_config("demo", [f"seed={seed}", *(overrides or ())])
     typer.echo(f"1/4  creating {images} synthetic images of benign and malignant glands")
-    manifest = write_synthetic_set(out / "data", images, 256, seed, ConsoleProgress())
+    manifest = write_synthetic_set(out / "data", images, 256, seed, ConsoleProgress(), glass=_GLASS)
     manifest.write(out / "data" / "manifest.csv")
     typer.echo(f"2/4  training on the labels alone ({config.train.epochs} epochs; the masks are not read)")
     train(config, manifest, out / "run", devices="1", progress=ConsoleProgress())

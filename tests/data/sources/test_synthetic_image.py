@@ -6,6 +6,7 @@ from scipy import ndimage
 
 from histolumen.data.sources.synthetic_image import KINDS, Sample, make_sample
 from histolumen.metrics import count_pixels
+from histolumen.tissue.glass import find_glass
 
 SEEDS = range(30)
 
@@ -57,3 +58,26 @@ def test_the_share_of_gland_does_not_reveal_the_class(pairs):
     assert np.abs(benign - malignant).max() < 0.1  # nor in any one pair
     assert benign.min() > 0.1
     assert benign.max() < 0.8
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_beyond_the_edge_of_a_section_there_is_bare_glass_and_no_gland(kind):
+    for seed in range(8):
+        whole, cut = make_sample(kind, 256, seed), make_sample(kind, 256, seed, glass=1)
+        glass = (whole.image != cut.image).any(-1) & (cut.image.min(-1) > 200)
+        assert 0.1 < glass.mean() < 0.45
+        assert cut.mask[glass].mean() < 0.02  # the blurred pixels of the edge alone
+        inside = ndimage.binary_erosion(~glass, iterations=3)
+        assert (whole.mask == cut.mask)[inside].mean() > 0.98
+
+
+def test_without_glass_the_images_are_those_of_the_seed():
+    assert (make_sample("benign", 96, 7, glass=0).image == make_sample("benign", 96, 7).image).all()
+
+
+def test_the_glass_of_synthetic_sections_is_found_and_no_lumen_is_taken_for_it():
+    samples = [make_sample(KINDS[seed % 2], 256, seed, glass=1) for seed in range(20)]
+    found = [find_glass(sample.image) for sample in samples]
+    assert sum(glass.mean() > 0.1 for glass in found) >= 19
+    assert np.mean([glass[sample.mask].mean() for glass, sample in zip(found, samples, strict=True)]) < 0.02
+    assert not any(find_glass(make_sample(KINDS[seed % 2], 256, seed).image).any() for seed in range(20))

@@ -23,7 +23,7 @@ _VALID, _TEST = 0.2, 0.2
 @dataclass(frozen=True)
 class _Generator:
     labels: tuple[str, str]
-    draw: Callable[[Any, int, int], Sample]
+    draw: Callable[[Any, int, int, float], Sample]
 
 
 _GENERATORS: dict[SyntheticKind, _Generator] = {
@@ -40,6 +40,7 @@ def write_synthetic_set(
     progress: Progress = SILENT,
     kind: SyntheticKind = "glands",
     *,
+    glass: float = 0,
     overwrite: bool = True,
 ) -> Manifest:
     """Draw images of alternating classes and write `images/*.png` and `masks/*.png` below `folder`.
@@ -53,6 +54,7 @@ def write_synthetic_set(
         seed: image k of a seed is always the same.
         progress: counts the images.
         kind: benign and malignant `glands`, or normal lymph nodes and `metastases`.
+        glass: share of images that show the edge of the section, with bare glass beyond.
         overwrite: replace pictures that are there; False: only those with the same content.
     """
     generator = _GENERATORS[kind]
@@ -60,7 +62,7 @@ def write_synthetic_set(
     splits = stratified_split(labels, [""] * images, _VALID, _TEST, seed)
     rows = []
     for number in progress.track(range(images), "drawing"):
-        sample = generator.draw(labels[number], size, seed * 1_000_003 + number)
+        sample = generator.draw(labels[number], size, seed * 1_000_003 + number, glass)
         mask = f"masks/{number:04}.png" if sample.mask.any() else ""
         row = Row(f"images/{number:04}.png", labels[number], splits[number], mask)
         _write(Image.fromarray(sample.image), folder / row.image, overwrite)

@@ -60,6 +60,17 @@ class Canvas:
         self.haematoxylin[box] = np.maximum(self.haematoxylin[box], shape.depth * cover)
         self.eosin[box] *= 1 - 0.5 * cover
 
+    def edge_of_section(self, rng: Generator) -> np.ndarray:
+        """Wipe off the stain beyond a wavy line through the image; returns the bare glass [H, W] bool."""
+        angle, share = rng.uniform(0, 2 * np.pi), rng.uniform(0.15, 0.40)
+        beyond = self.columns * np.cos(angle) + self.rows * np.sin(angle)
+        beyond = beyond + self.size * (0.05 * smooth_noise(rng, self.size, self.size / 10) - 0.5)
+        inside = np.quantile(beyond, 1 - share) - beyond  # pixels from the edge, negative on glass
+        tissue = np.clip(inside, 0, 1)
+        self.eosin *= tissue
+        self.haematoxylin *= tissue
+        return inside <= 0
+
 
 def smooth_noise(rng: Generator, size: int, scale: float) -> np.ndarray:
     """Smooth random field of mean 0 and standard deviation 1."""

@@ -26,15 +26,24 @@ class _Gland:
     radius: float
 
 
-def make_sample(kind: Kind, size: int, seed: int) -> Sample:
-    """Draw one image; the same arguments give the same pixels."""
-    layout, stroma, stain, texture = np.random.default_rng(seed).spawn(4)
+def make_sample(kind: Kind, size: int, seed: int, glass: float = 0) -> Sample:
+    """Draw one image; the same arguments give the same pixels.
+
+    Args:
+        kind: the class.
+        size: side in pixels.
+        seed: of all that is random.
+        glass: probability that the image shows the edge of the section, with bare glass beyond.
+    """
+    layout, stroma, stain, texture, edge = np.random.default_rng(seed).spawn(5)
     canvas = Canvas(size)
     _paint_stroma(canvas, stroma)
     mask = np.zeros((size, size), bool)
     mottle = smooth_noise(texture, size, 2.5)
     for gland in _place_glands(layout, size):
         _paint_gland(canvas, mask, mottle, gland, kind, texture)
+    if edge.uniform() < glass:
+        mask &= ~canvas.edge_of_section(edge)
     return Sample(stained(canvas, stain), mask)
 
 

@@ -19,15 +19,24 @@ KINDS: tuple[Kind, Kind] = ("normal", "metastatic")
 _LEAST_SHARE = 0.2  # of tumour in a metastatic patch, as in Camelyon16-P512
 
 
-def make_sample(kind: Kind, size: int, seed: int) -> Sample:
-    """Draw one image; the same arguments give the same bytes. The mask of a normal one is empty."""
-    layout, tissue, stain, islands = np.random.default_rng(seed).spawn(4)
+def make_sample(kind: Kind, size: int, seed: int, glass: float = 0) -> Sample:
+    """Draw one image; the same arguments give the same bytes. The mask of a normal one is empty.
+
+    Args:
+        kind: the class.
+        size: side in pixels.
+        seed: of all that is random.
+        glass: probability that the image shows the edge of the section, with bare glass beyond.
+    """
+    layout, tissue, stain, islands, edge = np.random.default_rng(seed).spawn(5)
     canvas = Canvas(size)
     _paint_lymph_node(canvas, tissue)
     mask = np.zeros((size, size), bool)
     if kind == "metastatic":
         mask = _place_islands(layout, size)
         _paint_tumour(canvas, mask, islands)
+    if edge.uniform() < glass:
+        mask &= ~canvas.edge_of_section(edge)
     return Sample(stained(canvas, stain), mask)
 
 
