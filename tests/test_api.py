@@ -95,7 +95,12 @@ def test_a_prediction_can_be_displayed_and_saved(model, path, tmp_path):
     assert prediction.label in repr(prediction)
     assert prediction._repr_png_().startswith(b"\x89PNG")
     assert "<img" in prediction._repr_html_()
-    assert prediction.overlay(caption=False).size == Image.open(path).size
+    assert prediction.overlay().size == Image.open(path).size
+    assert prediction.overlay(caption=True).height > Image.open(path).height
+    higher = prediction.at(0.9)
+    assert (higher.mask == (prediction.soft_mask >= 0.9)).all()
+    assert higher.foreground_share < prediction.foreground_share
+    assert higher.heatmap().width > Image.open(path).width  # with its colour bar
     record = prediction.save(tmp_path)
     for kind in ("soft_mask", "mask", "overlay"):
         assert (tmp_path / record[kind]).is_file()

@@ -106,6 +106,51 @@ def test_polygons_are_added_to_earlier_predictions(images, tmp_path):
     assert all((tmp_path / "out" / record["geojson"]).is_file() for record in report.records)
 
 
+def test_another_threshold_is_refused_and_changes_nothing(images, tmp_path):
+    out = tmp_path / "out"
+    predict(Counting(), images, out)
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    with pytest.raises(RunError, match=r"the same model with threshold 0.5, not 0.4; choose another --out"):
+        predict(Counting(), images, out, threshold=0.4)
+    with pytest.raises(RunError, match=r"the same model with caption false, not true"):
+        predict(Counting(), images, out, caption=True)
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+def test_pictures_are_added_to_earlier_predictions_and_none_is_lost(images, tmp_path):
+    out = tmp_path / "out"
+    predict(Counting(), images, out, overlay=False, geojson=True)
+    again = Counting()
+    predict(again, images, out, heatmap=True)
+    assert again.seen == ["a.png", "b.png", "c.png"]
+    again = Counting()
+    predict(again, images, out, overlay=False)
+    assert again.seen == []
+    for row in listed(out):
+        for kind in ("soft_mask", "mask", "overlay", "heatmap", "geojson"):
+            assert (out / row[kind]).is_file()
+
+
+def test_a_changed_image_leaves_no_picture_of_its_former_self(images, tmp_path):
+    """Also the kinds that this call does not ask for are drawn again."""
+    out = tmp_path / "out"
+    predict(Counting(), images, out)
+    before = (out / "overlays" / "b.png").read_bytes()
+    draw(images / "b.png", 200)
+    predict(Counting(), images, out, overlay=False)
+    assert (out / "overlays" / "b.png").read_bytes() != before
+
+
+def test_a_folder_that_names_no_threshold_is_of_an_earlier_version(images, tmp_path):
+    out = tmp_path / "out"
+    predict(Counting(), images, out)
+    content = json.loads((out / "predictions.json").read_text())
+    del content["threshold"]
+    (out / "predictions.json").write_text(json.dumps(content))
+    with pytest.raises(RunError, match="an earlier version"):
+        predict(Counting(), images, out)
+
+
 def test_a_killed_call_goes_on(images, tmp_path, monkeypatch):
     """The folder names its model from the start, so that what a kill leaves is recognised."""
 
@@ -170,10 +215,10 @@ def test_whatever_step_fails_the_others_are_done(images, tmp_path, monkeypatch, 
         name = {"save": "save", "geojson": "regions"}[step]
         original = getattr(Prediction, name)
 
-        def fails(self, *arguments):
+        def fails(self, *arguments, **options):
             if self.image.mean() == 51:  # b.png
                 raise failure
-            return original(self, *arguments)
+            return original(self, *arguments, **options)
 
         monkeypatch.setattr(Prediction, name, fails)
     report = predict(model, images, tmp_path / "out", geojson=True)
@@ -185,7 +230,7 @@ def test_whatever_step_fails_the_others_are_done(images, tmp_path, monkeypatch, 
 def test_a_full_disk_stops_the_batch_with_its_sentence(images, tmp_path, monkeypatch):
     """Every further image would fail too, after minutes of computing."""
 
-    def full(self, *arguments):
+    def full(self, *arguments, **options):
         raise DiskError("masks/b.png: the disk is full") from OSError(errno.ENOSPC, "full")
 
     monkeypatch.setattr(Prediction, "save", full)

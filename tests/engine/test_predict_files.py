@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from histolumen.engine.predict_files import Input, find_images, predict_files
-from histolumen.errors import DataError
+from histolumen.errors import ConfigError, DataError
 from stand_in import LeftHalf, draw, listed
 from tiny import Recorder
 
@@ -42,6 +42,24 @@ def test_a_folder_without_images_is_refused(tmp_path):
         find_images([tmp_path])
 
 
+@pytest.mark.parametrize("suffix", ["svs", "ndpi", "MRXS", "scn"])
+def test_a_whole_slide_is_left_out_with_the_command_for_it(tmp_path, suffix):
+    slide, image = tmp_path / "in" / f"case.{suffix}", draw(tmp_path / "in" / "a.png")
+    slide.write_bytes(b"slide")
+    for inputs in ([slide, image], [tmp_path / "in"]):
+        report = predict_files(LeftHalf(), find_images(inputs), tmp_path / "out")
+        assert len(report.records) == 1
+        assert report.failures == [
+            f"{slide}: a whole slide; predict it with `histolumen slide RUN {slide} --out FOLDER`"
+        ]
+
+
+def test_a_folder_of_slides_points_to_the_command_for_slides(tmp_path):
+    (tmp_path / "case.svs").touch()
+    with pytest.raises(DataError, match=f"whole slides and no images.*histolumen slide RUN {tmp_path} --out"):
+        find_images([tmp_path])
+
+
 # --- predicting
 
 
@@ -71,8 +89,38 @@ def test_every_image_has_masks_overlay_and_a_row(tmp_path):
     assert soft[0] == pytest.approx(np.linspace(1, 0, 20), abs=1e-4)
     assert (mask == np.where(np.arange(20) < 10, 255, 0)).all()
     overlay = Image.open(tmp_path / "out" / "overlays" / "a.png")
+    assert overlay.size == (20, 12)  # of the image
+
+
+def test_threshold_and_pictures_are_options(tmp_path):
+    draw(tmp_path / "in" / "a.png")
+    out = tmp_path / "out"
+    options = {"threshold": 0.75, "overlay": False, "heatmap": True}
+    report = predict_files(LeftHalf(), find_images([tmp_path / "in"]), out, **options)
+    record = report.records[0]
+    assert "overlay" not in record
+    assert not (out / "overlays").exists()
+    assert record["foreground_share"] == 0.25
+    assert (np.asarray(Image.open(out / record["mask"])) == np.where(np.arange(20) < 5, 255, 0)).all()
+    heat = np.asarray(Image.open(out / record["heatmap"]))
+    assert heat[0, 0].tolist() == [0xFD, 0xE7, 0x25]  # 1: yellow
+    assert heat[11, 19].tolist() == [0x44, 0x01, 0x54]  # 0: violet
+
+
+def test_a_caption_makes_the_overlay_taller(tmp_path):
+    draw(tmp_path / "in" / "a.png")
+    predict_files(LeftHalf(), find_images([tmp_path / "in"]), tmp_path / "out", caption=True)
+    overlay = Image.open(tmp_path / "out" / "overlays" / "a.png")
     assert overlay.width == 20
-    assert overlay.height > 12  # with its caption
+    assert overlay.height > 12
+
+
+@pytest.mark.parametrize("threshold", [0, 1, -0.1, 50, float("nan")])
+def test_a_threshold_outside_0_and_1_is_refused_before_anything_is_written(tmp_path, threshold):
+    draw(tmp_path / "in" / "a.png")
+    with pytest.raises(ConfigError, match="give a number between 0 and 1"):
+        predict_files(LeftHalf(), find_images([tmp_path / "in"]), tmp_path / "out", threshold=threshold)
+    assert not (tmp_path / "out").exists()
 
 
 def test_results_keep_the_subfolders_of_their_images(tmp_path):

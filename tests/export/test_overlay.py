@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from histolumen.export import overlay
 from histolumen.export.overlay import draw_comparison, draw_overlay, draw_red, draw_sheet
 
 GREEN, BLUE, ORANGE = (0, 158, 115), (0, 114, 178), (230, 159, 0)
@@ -29,6 +30,27 @@ def test_foreground_pixels_keep_their_colour_within_a_green_outline(image, mask)
     outline = mask.copy()
     outline[11:29, 21:39] = False
     assert (picture[outline] == GREEN).all()
+
+
+@pytest.mark.parametrize("brightness", [0, 30, 80, 99, 101, 130, 180, 225, 245, 255])
+def test_inside_and_outside_differ_at_any_brightness(mask, brightness):
+    """On pale images the background was as pale as the foreground, which is why it is dimmed there."""
+    image = np.full((40, 60, 3), brightness, np.uint8)
+    picture = np.asarray(draw_overlay(image, mask)).astype(int)
+    assert abs(picture[20, 30] - picture[2, 2]).min() >= 40
+
+
+def test_the_background_loses_its_colour(mask):
+    image = np.full((40, 60, 3), (230, 120, 200), np.uint8)  # eosin
+    picture = np.asarray(draw_overlay(image, mask)).astype(int)
+    assert np.ptp(picture[2, 2]) < 0.3 * np.ptp(picture[20, 30])
+
+
+def test_blocks_of_a_large_image_leave_no_seam(image, mask, monkeypatch):
+    whole = np.asarray(draw_overlay(image, mask))
+    for rows in (1, 7, 11, 39):
+        monkeypatch.setattr(overlay, "_ROWS", rows)
+        assert (np.asarray(draw_overlay(image, mask)) == whole).all()
 
 
 def test_the_background_is_faded_and_the_outline_has_a_white_halo(image, mask):

@@ -76,7 +76,7 @@ def test_a_prediction_equals_predict(client, image, runs):
     url = f"/api/items/{image['id']}/predictions/0"
     assert np.array_equal(opened(client.get(f"{url}/mask.png")) > 0, expected.mask)
     assert np.array_equal(opened(client.get(f"{url}/mask.png?threshold=0.7")) > 0, expected.soft_mask >= 0.7)
-    assert np.array_equal(opened(client.get(f"{url}/overlay.png")), np.asarray(expected.overlay(caption=False)))
+    assert np.array_equal(opened(client.get(f"{url}/overlay.png")), np.asarray(expected.overlay()))
     assert np.abs(opened(client.get(f"{url}/soft_mask.png")) - 255 * expected.soft_mask).max() <= 0.51
     assert client.get(f"{url}/regions.geojson").json() == json.loads(json.dumps(expected.to_geojson()))
     assert client.get(f"{url}/mask.png?threshold=1.5").status_code == 422

@@ -10,9 +10,19 @@ def predict(
     run: Annotated[Path, typer.Argument(help="Run folder, or its best/.")],
     inputs: Annotated[list[Path], typer.Argument(metavar="IMAGE_OR_FOLDER...", help="Images, or folders of images.")],
     out: Annotated[Path, typer.Option(help="Folder to write to; a call with the same model goes on there.")],
+    threshold: Annotated[
+        float, typer.Option(help="Pixels of the soft mask from this value on, between 0 and 1, are in the mask.")
+    ] = 0.5,
+    overlay: Annotated[bool, typer.Option("--overlay/--no-overlay", help="Write overlays, of the image size.")] = True,
+    caption: Annotated[
+        bool, typer.Option("--caption", help="Add class, probability and deciding area on a strip below each overlay.")
+    ] = False,
+    heatmap: Annotated[
+        bool, typer.Option("--heatmap", help="Also write soft masks in colours, with a colour bar.")
+    ] = False,
     geojson: Annotated[bool, typer.Option("--geojson", help="Also write regions as GeoJSON, for QuPath.")] = False,
 ) -> None:
-    """Predict class, probabilities and mask of each image; write masks, overlays and a table."""
+    """Predict class, probabilities and mask of each image; write masks, pictures and a table."""
     from histolumen.console import ConsoleProgress
     from histolumen.engine.model import load
     from histolumen.engine.predict_files import find_images, predict_files
@@ -20,7 +30,17 @@ def predict(
 
     files = find_images(inputs, out)
     model = load(run)
-    report = predict_files(model, files, out, geojson=geojson, progress=ConsoleProgress())
+    report = predict_files(
+        model,
+        files,
+        out,
+        threshold=threshold,
+        overlay=overlay,
+        caption=caption,
+        heatmap=heatmap,
+        geojson=geojson,
+        progress=ConsoleProgress(),
+    )
     for record in report.records[:20]:
         share = 100 * record["foreground_share"]
         typer.echo(f"{record['image']}: {record['prediction']} ({record['probability']:.3f}), foreground {share:.1f} %")
@@ -28,7 +48,9 @@ def predict(
         typer.echo(f"... and {len(report.records) - 20} more")
     typer.echo(f"{len(report.records)} of {len(files)} images done")
     if report.records:
-        typer.echo(f"table: {out / 'predictions.csv'}    pictures: {out / 'overlays'}")
+        folders = [str(out / name) for name, wanted in (("overlays", overlay), ("heatmaps", heatmap)) if wanted]
+        pictures = f"    pictures: {', '.join(folders)}" if folders else ""
+        typer.echo(f"table: {out / 'predictions.csv'}{pictures}")
     for failure in first_few(report.failures):
         typer.echo(f"left out: {failure}", err=True)
     if report.failures:

@@ -136,13 +136,16 @@ def _open(path: Path, max_pixels: int | None = None) -> Image.Image:
         raise ImageError(f"{path}: cannot be read ({error}); copy it again or convert it to PNG") from error
     if several:
         image.close()
-        raise ImageError(f"{path}: {several} images in one file; save them as separate files, one image in each")
+        raise ImageError(
+            f"{path}: {several} images in one file; save them as separate files, one image in each "
+            "(a whole slide: use `histolumen slide`)"
+        )
     limit = MAX_PIXELS if max_pixels is None else max_pixels
     if image.width * image.height > limit:
         image.close()
         raise ImageError(
             f"{path}: {image.width} x {image.height} pixels are over the limit of {limit:,}; "
-            "cut it into tiles or shrink it first"
+            "predict it as a whole slide with `histolumen slide`, or cut it into tiles"
         )
     return image
 

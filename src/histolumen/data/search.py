@@ -1,17 +1,20 @@
-"""Find the images below a folder, and say what could not be searched."""
+"""Find the images and slides below a folder, and say what could not be searched."""
 
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from histolumen.data.image import IMAGE_SUFFIXES
+from histolumen.slides.reader import SLIDE_SUFFIXES
 
 
 @dataclass(frozen=True)
 class Search:
-    """Images below a folder, and one message for each entry that could not be read; both sorted."""
+    """Images below a folder, whole slides, and one message for each entry that could not be read; all sorted."""
 
     images: list[Path] = field(default_factory=list)
+    slides: list[Path] = field(default_factory=list)
+    """Files of slide formats that cannot be decoded as images."""
     left_out: list[tuple[Path, str]] = field(default_factory=list)
     """Path and reason."""
 
@@ -24,6 +27,7 @@ def search_images(folder: Path) -> Search:
     found = Search()
     _search(folder, (os.path.realpath(folder),), found)
     found.images.sort()
+    found.slides.sort()
     found.left_out.sort()
     return found
 
@@ -46,6 +50,8 @@ def _search(folder: Path, above: tuple[str, ...], found: Search) -> None:
         elif os.path.isfile(path):  # noqa: PTH113
             if path.suffix.lower() in IMAGE_SUFFIXES:
                 found.images.append(path)
+            elif path.suffix.lower() in SLIDE_SUFFIXES:
+                found.slides.append(path)
         elif os.path.islink(path):  # noqa: PTH114
             found.left_out.append((path, "a link to something that does not exist or cannot be read"))
         elif path.suffix.lower() in IMAGE_SUFFIXES:

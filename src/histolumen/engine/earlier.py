@@ -1,4 +1,4 @@
-"""Predictions of an earlier call in the same folder: kept if the same model made them, else the folder is refused."""
+"""Predictions of an earlier call in the same folder: kept if made with the same model and settings, else refused."""
 
 import json
 import os
@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from histolumen.errors import RunError
-from histolumen.export.files import save_json, save_table
+from histolumen.export.files import save_json, save_table, to_json
 
 _TABLE, _STATE = "predictions.csv", "predictions.json"
-_RESULTS = (_TABLE, _STATE, "masks", "soft_masks", "overlays")  # what a used folder has
+KINDS = ("soft_mask", "mask", "overlay", "heatmap", "geojson")
+"""Columns of a record that name output files."""
+_RESULTS = (_TABLE, _STATE, "masks", "soft_masks", "overlays", "heatmaps", "geojson")  # what a used folder has
 
 
 @dataclass(frozen=True)
@@ -42,16 +44,23 @@ class Ledger:
     def _read(self) -> None:
         try:
             content = json.loads((self.out / _STATE).read_text(encoding="utf-8"))
-            same = {key: content[key] for key in self.made_with} == self.made_with
+            different = {key: content[key] for key in self.made_with if content[key] != self.made_with[key]}
             pairs = zip(content["sources"], content["images"], strict=True)
-            self._done = {entry["path"]: (Source(**entry), record) for entry, record in pairs} if same else {}
+            self._done = {entry["path"]: (Source(**entry), record) for entry, record in pairs}
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            same = False
-        if not same:
+            different = {"version": None}
+        if different:
             raise RunError(
-                f"{self.out}: holds predictions of another model, other settings or an earlier version; "
-                "choose another --out, or remove the folder"
+                f"{self.out}: holds predictions of {self._describe(different)}; choose another --out, or remove the "
+                "folder"
             )
+
+    def _describe(self, different: dict[str, Any]) -> str:
+        settings = [key for key in different if key not in {"model", "version"}]
+        if "model" in different or not settings:
+            return "another model, other settings or an earlier version"
+        values = [f"{key} {to_json(different[key])}, not {to_json(self.made_with[key])}" for key in settings]
+        return f"the same model with {' and '.join(values)}"
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -72,6 +81,11 @@ class Ledger:
             return None
         complete = all(kind in record and (self.out / record[kind]).is_file() for kind in kinds)
         return record if unchanged and complete else None
+
+    def earlier_kinds(self, path: Path) -> frozenset[str]:
+        """Kinds of output files that the image has from earlier calls; a new record must replace all of them."""
+        _, record = self._done.get(_key(path), (None, {}))
+        return frozenset(KINDS) & record.keys()
 
     def name_for(self, path: Path, name: str) -> str:
         """A name for the output files: the image's own from before, or `name`, changed if another image has it."""

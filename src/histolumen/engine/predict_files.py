@@ -1,4 +1,4 @@
-"""Prediction of image files into a folder: masks, overlays and one table."""
+"""Prediction of image files into a folder: masks, pictures and one table."""
 
 import errno
 import os
@@ -12,16 +12,19 @@ from histolumen.atomic import short_name
 from histolumen.data.image import IMAGE_SUFFIXES
 from histolumen.data.search import search_images
 from histolumen.data.sources.folder import is_mask
-from histolumen.engine.earlier import Ledger, Source
+from histolumen.engine.earlier import KINDS, Ledger, Source
 from histolumen.engine.model import Model, Prediction
+from histolumen.engine.prediction import THRESHOLD, checked_threshold
 from histolumen.errors import ConfigError, DataError, DiskError, HistolumenError
 from histolumen.export.geojson import save_geojson
 from histolumen.extras import require
 from histolumen.locking import exclusive
 from histolumen.progress import SILENT, Progress
+from histolumen.slides.reader import SLIDE_SUFFIXES
 
 _MAX_NAME_BYTES = 200  # of the name of an output file; disks allow 255 with suffix
 _SAVE_EVERY = 10.0  # seconds between two writes of the table, so that a killed call loses little
+_SLIDE_ONLY = SLIDE_SUFFIXES - IMAGE_SUFFIXES
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}  # a disk that refuses every further file too
 
 
@@ -45,8 +48,8 @@ class Report:
 def find_images(inputs: Sequence[Path], out: Path | None = None) -> list[Input]:
     """List the images among files and folders (searched recursively), each with a unique output name.
 
-    Masks, hidden files and earlier results in `out` are skipped. A folder that cannot be read is an input with a
-    `problem`.
+    Masks, hidden files and earlier results in `out` are skipped. A folder that cannot be read and a whole slide are
+    inputs with a `problem`.
     """
     entries: list[tuple[Path, Path]] = []
     unread: list[Input] = []
@@ -55,9 +58,15 @@ def find_images(inputs: Sequence[Path], out: Path | None = None) -> list[Input]:
             search = search_images(entry)
             images = [path for path in search.images if not is_mask(path) and not _is_below(path, out)]
             unread += [Input(path, "", reason) for path, reason in search.left_out if not _is_below(path, out)]
+            slides = [path for path in search.slides if not _is_below(path, out)]
+            unread += [Input(path, "", _use_slide(path)) for path in slides]
+            if not images and slides:
+                raise DataError(f"{entry}: contains whole slides and no images; {_slide_command(entry)}")
             if not images:
                 raise DataError(f"{entry}: contains no images ({', '.join(sorted(IMAGE_SUFFIXES))})")
             entries += [(path, path.relative_to(entry)) for path in images]
+        elif entry.suffix.lower() in _SLIDE_ONLY and entry.exists():
+            unread.append(Input(entry, "", _use_slide(entry)))
         else:
             entries.append((entry, Path(entry.name)))
     taken: set[str] = set()
@@ -69,30 +78,42 @@ def predict_files(
     inputs: Sequence[Input],
     out: Path,
     *,
+    threshold: float = THRESHOLD,
+    overlay: bool = True,
+    caption: bool = False,
+    heatmap: bool = False,
     geojson: bool = False,
     progress: Progress = SILENT,
 ) -> Report:
     """Predict every image. What cannot be read, predicted or written is reported, and the others are done.
 
     Images that the same model has predicted into `out` before are not repeated; the table keeps their rows. A folder
-    with predictions of another model is refused.
+    with predictions of another model, at another threshold or with other captions is refused.
 
     Args:
         model: a trained model.
         inputs: from `find_images`.
         out: output folder for `soft_masks/`, `masks/`, `overlays/`, `predictions.csv` and `predictions.json`.
+        threshold: pixels of the soft mask from this value on are foreground.
+        overlay: write overlays.
+        caption: write a caption below each overlay.
+        heatmap: also write the soft masks in colours to `heatmaps/`.
         geojson: also write the regions of each mask as polygons to `geojson/`.
         progress: receives the number of images.
     """
     if geojson:
         require("slides", "contourpy", "shapely")
+    made_with = {"model": model.identity, "threshold": checked_threshold(threshold), "caption": caption}
+    wanted = {"overlay": overlay, "heatmap": heatmap, "geojson": geojson}
+    kinds = tuple(kind for kind in KINDS if wanted.get(kind, True))
     with exclusive(out):
-        return _predict_files(model, inputs, Ledger(out, {"model": model.identity}), geojson, progress)
+        return _predict_files(model, inputs, Ledger(out, made_with), kinds, progress)
 
 
-def _predict_files(model: Model, inputs: Sequence[Input], ledger: Ledger, geojson: bool, progress: Progress) -> Report:
+def _predict_files(
+    model: Model, inputs: Sequence[Input], ledger: Ledger, kinds: tuple[str, ...], progress: Progress
+) -> Report:
     report = Report(failures=[f"{item.path}: {item.problem}" for item in inputs if item.problem])
-    kinds = ("soft_mask", "mask", "overlay", *(("geojson",) if geojson else ()))
     saved: float | None = None
     try:
         for item in progress.track([item for item in inputs if not item.problem], "predicting"):
@@ -104,7 +125,7 @@ def _predict_files(model: Model, inputs: Sequence[Input], ledger: Ledger, geojso
                     if saved is None:  # what a kill leaves in the folder is then known to be of this model
                         ledger.save(report.failures)
                         saved = time.monotonic()
-                    record = _save(prediction, Input(item.path, name), ledger.out, geojson=geojson)
+                    record = _save(prediction, Input(item.path, name), ledger, kinds)
                     ledger.add(Source.of(item.path, name), record)
                 except Exception as error:
                     if _concerns_all(error):
@@ -135,14 +156,26 @@ def _message(error: Exception, path: Path) -> str:
     return f"{path}: {type(error).__name__}{': ' if reason else ''}{reason}; the image is left out"
 
 
-def _save(prediction: Prediction, item: Input, out: Path, *, geojson: bool) -> dict[str, Any]:
-    """Write the files of one image and return its row of the table."""
-    record = {"image": str(item.path), **prediction.save(out, item.name)}
-    if geojson:
+def _save(prediction: Prediction, item: Input, ledger: Ledger, kinds: tuple[str, ...]) -> dict[str, Any]:
+    """Write the files of one image, and those it has from an earlier call again; return its row of the table."""
+    wanted = ledger.earlier_kinds(item.path).union(kinds)
+    prediction = prediction.at(ledger.made_with["threshold"])
+    pictures = {"overlay": "overlay" in wanted, "heatmap": "heatmap" in wanted, "caption": ledger.made_with["caption"]}
+    record = {"image": str(item.path), **prediction.save(ledger.out, item.name, **pictures)}
+    if "geojson" in wanted:
         file = f"geojson/{item.name}.geojson"
-        record |= {"regions": save_geojson(prediction.regions(), out / file, prediction.geojson_style())}
+        regions = save_geojson(prediction.regions(), ledger.out / file, prediction.geojson_style())
+        record |= {"regions": regions}
         record |= {"geojson": file}
     return record
+
+
+def _use_slide(path: Path) -> str:
+    return f"a whole slide; {_slide_command(path)}"
+
+
+def _slide_command(path: Path) -> str:
+    return f"predict it with `histolumen slide RUN {path} --out FOLDER`"
 
 
 def _is_below(path: Path, folder: Path | None) -> bool:

@@ -1,9 +1,9 @@
-"""The prediction for one image: class probabilities, mask, overlay, and their files."""
+"""The prediction for one image: class probabilities, mask, pictures, and their files."""
 
 import html
 import io
 from base64 import b64encode
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional as F
 
+from histolumen.errors import ConfigError
+from histolumen.export.colour_map import draw_heat_map
 from histolumen.export.files import save_binary_mask, save_picture, save_soft_mask
 from histolumen.export.geojson import GeoJsonStyle, feature_collection
 from histolumen.export.overlay import draw_overlay
@@ -46,6 +48,12 @@ class Prediction:
     """The class that has no foreground, if there is one."""
     glass: np.ndarray | None = None
     """Bare glass beside the tissue, [H, W] bool, if the model removes it (`images.glass`)."""
+    threshold: float = THRESHOLD
+    """Pixels of the soft mask from this value on are foreground; `at` changes it."""
+
+    def at(self, threshold: float) -> "Prediction":
+        """The same prediction with its mask, regions and pictures at another threshold, in (0, 1)."""
+        return replace(self, threshold=checked_threshold(threshold))
 
     @property
     def tissue_share(self) -> float:
@@ -71,8 +79,8 @@ class Prediction:
 
     @property
     def mask(self) -> np.ndarray:
-        """Binary mask of the deciding pixels: soft mask >= 0.5, [H, W] bool."""
-        return self.soft_mask >= THRESHOLD
+        """Binary mask of the deciding pixels: soft mask >= threshold, [H, W] bool."""
+        return self.soft_mask >= self.threshold
 
     @property
     def foreground_share(self) -> float:
@@ -88,9 +96,18 @@ class Prediction:
         mask = to_size(class_map, self.soft_mask.shape) > 0
         return mask if self.glass is None else mask & ~self.glass
 
-    def overlay(self, caption: bool = True) -> Image.Image:
-        """The image with the mask outlined and in full colour, the rest faded."""
+    def overlay(self, caption: bool = False) -> Image.Image:
+        """The image with the mask outlined and in full colour, the rest grey and dimmed.
+
+        Args:
+            caption: write class, probability and size of the mask on a strip below, which makes the picture taller;
+                without it, the overlay has the size of the image.
+        """
         return draw_overlay(self.image, self.mask, self.caption if caption else "")
+
+    def heatmap(self) -> Image.Image:
+        """The soft mask in colours (viridis), with a colour bar on its right that marks the threshold."""
+        return draw_heat_map(self.soft_mask, self.threshold)
 
     @property
     def caption(self) -> str:
@@ -102,7 +119,7 @@ class Prediction:
 
     def regions(self) -> list[FoundRegion]:
         """Connected regions of the mask as polygons, largest first. Needs the extra [slides]."""
-        return find_regions(Raster.of(self.soft_mask))
+        return find_regions(Raster.of(self.soft_mask, self.threshold))
 
     def geojson_style(self) -> GeoJsonStyle:
         """Class, colour and units of the regions in GeoJSON."""
@@ -123,18 +140,33 @@ class Prediction:
             "tissue_share": round(self.tissue_share, 6),
         }
 
-    def save(self, folder: Path | str, name: str | None = None) -> dict[str, Any]:
-        """Write soft mask, mask and overlay to `folder` and return the row of `predictions.csv`.
+    def save(
+        self,
+        folder: Path | str,
+        name: str | None = None,
+        *,
+        overlay: bool = True,
+        caption: bool = False,
+        heatmap: bool = False,
+    ) -> dict[str, Any]:
+        """Write soft mask, mask and pictures to `folder` and return the row of `predictions.csv`.
 
         Args:
-            folder: output folder for `soft_masks/`, `masks/` and `overlays/`.
+            folder: output folder for `soft_masks/`, `masks/`, `overlays/` and `heatmaps/`.
             name: file name without suffix; None: that of the image.
+            overlay: write the overlay.
+            caption: write class, probability and size of the mask on a strip below the overlay.
+            heatmap: write the soft mask in colours, with a colour bar.
         """
         folder, name = Path(folder), name or self.name
-        files = {kind: f"{kind}s/{name}.png" for kind in ("soft_mask", "mask", "overlay")}
+        kinds = ["soft_mask", "mask", *(["overlay"] if overlay else []), *(["heatmap"] if heatmap else [])]
+        files = {kind: f"{kind}s/{name}.png" for kind in kinds}
         save_soft_mask(self.soft_mask, folder / files["soft_mask"])
         save_binary_mask(self.mask, folder / files["mask"])
-        save_picture(self.overlay(), folder / files["overlay"])
+        if overlay:
+            save_picture(self.overlay(caption), folder / files["overlay"])
+        if heatmap:
+            save_picture(self.heatmap(), folder / files["heatmap"])
         return {**self.record(), **files}
 
     def __repr__(self) -> str:
@@ -154,9 +186,16 @@ class Prediction:
         return f'<img src="data:image/png;base64,{picture}" alt="{html.escape(self.caption)}"><table>{rows}</table>'
 
     def _small_overlay(self) -> Image.Image:
-        picture = self.overlay(caption=False)
+        picture = self.overlay()
         picture.thumbnail((_NOTEBOOK_SIDE, _NOTEBOOK_SIDE))
         return picture
+
+
+def checked_threshold(threshold: float) -> float:
+    """The threshold, if it is between 0 and 1."""
+    if not 0 < threshold < 1:
+        raise ConfigError(f"threshold {threshold}: give a number between 0 and 1, such as {THRESHOLD}")
+    return threshold
 
 
 def most_probable(probabilities: dict[str, float]) -> str:

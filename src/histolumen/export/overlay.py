@@ -1,7 +1,5 @@
 """Overlays of predicted masks on their images."""
 
-import math
-
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 from scipy import ndimage
@@ -11,29 +9,55 @@ _FALSE_NEGATIVE = np.array([0, 114, 178])  # blue
 _FALSE_POSITIVE = np.array([230, 159, 0])  # orange
 _RED = np.array([220, 20, 20])  # the paper's colour for regions in its figure of samples
 _RED_SHARE = 0.4
-_FADE = 0.55
-_MAX_PIXELS = 16_000_000  # larger images are downsampled
+_GREYED = 0.6  # share of grey in the background: structure stays visible, colour belongs to the foreground
+_DIMMED, _LIFTED = 0.45, 0.45  # strength of the black veil over bright images, of the white veil over dark ones
+_DARK = 100  # images with a lower median are dark: fluorescence, under-exposed scans
+_WHITE = 255
+_ROWS = 1024  # drawn at once: intermediate arrays of a very large image would not fit into memory
 
 
 def draw_overlay(image: np.ndarray, mask: np.ndarray, caption: str = "") -> Image.Image:
-    """The image with the foreground outlined and the background faded; very large images are downsampled.
+    """The image with the foreground outlined, and the background grey and darker; on dark images it is lighter.
+
+    The foreground keeps its pixels. The background is moved away from the brightness of the image, so that the two
+    differ on pale, normal and dark images alike.
 
     Args:
         image: RGB [H, W, 3] uint8.
         mask: [H, W] bool.
-        caption: written on a strip below the image.
+        caption: written on a strip below the image; empty: the overlay has the size of the image.
     """
-    step = math.ceil(math.sqrt(mask.size / _MAX_PIXELS))
-    image, mask = image[::step, ::step], mask[::step, ::step]
-    grey = image.mean(2, keepdims=True) * 0.35 + 255 * 0.65 * 0.86
-    faded = (1 - _FADE) * image + _FADE * grey
-    picture = np.where(mask[..., None], image, faded)
     width = _line_width(mask)
+    veil = _veil(image)
+    margin = 2 * width + 1  # outline and halo at the edge of a block depend on the rows around it
+    picture = np.empty_like(image)
+    for top in range(0, len(image), _ROWS):
+        bottom = min(top + _ROWS, len(image))
+        first, last = max(top - margin, 0), min(bottom + margin, len(image))
+        block = _draw_block(image[first:last], mask[first:last], width, veil)
+        picture[top:bottom] = block[top - first : bottom - first]
+    return _with_caption(Image.fromarray(picture), caption)
+
+
+def _veil(image: np.ndarray) -> np.ndarray:
+    """The brightness [256] of the background for each original brightness: closer to black, or to white."""
+    sample = image[:: max(1, image.shape[0] // 512), :: max(1, image.shape[1] // 512)]
+    values = np.arange(256.0)
+    if np.median(sample) < _DARK:
+        return (1 - _LIFTED) * values + _LIFTED * _WHITE
+    return (1 - _DIMMED) * values
+
+
+def _draw_block(image: np.ndarray, mask: np.ndarray, width: int, veil: np.ndarray) -> np.ndarray:
+    grey = image.mean(2, dtype=np.float32, keepdims=True)
+    greyed = _GREYED * grey + (1 - _GREYED) * image
+    background = veil.astype(np.float32)[greyed.round().astype(np.uint8)]
+    picture = np.where(mask[..., None], image, background.round()).astype(np.uint8)
     edge = _edge(mask, width)
     halo = np.asarray(ndimage.binary_dilation(edge, iterations=width)) & ~mask
-    picture[halo] = 255
+    picture[halo] = _WHITE
     picture[edge] = _OUTLINE
-    return _with_caption(Image.fromarray(picture.round().astype(np.uint8)), caption)
+    return picture
 
 
 def draw_comparison(image: np.ndarray, mask: np.ndarray, truth: np.ndarray, caption: str = "") -> Image.Image:

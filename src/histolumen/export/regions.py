@@ -32,14 +32,14 @@ class Raster:
     """The value that stands for probability 1."""
 
     @classmethod
-    def of(cls, soft_mask: np.ndarray) -> "Raster":
+    def of(cls, soft_mask: np.ndarray, threshold: float = 0.5) -> "Raster":
         """A soft mask [H, W] in [0, 1] in memory."""
         height, width = soft_mask.shape
 
         def read(left: int, top: int, across: int, down: int) -> np.ndarray:
             return soft_mask[top : top + down, left : left + across]
 
-        return cls(width, height, read, 0.5, 1.0)
+        return cls(width, height, read, threshold, 1.0)
 
 
 @dataclass(frozen=True)
