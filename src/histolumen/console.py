@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 from rich import progress as rich_progress
@@ -23,11 +24,15 @@ class ConsoleProgress(Progress):
 
     def track(self, items: Sequence[T], description: str) -> Iterable[T]:
         if self.console.is_terminal:
-            with self._new_bar() as bar:
+            with self._bar_for_now() as bar:
                 task = bar.add_task(description, total=len(items), note="")
-                for item in items:
-                    yield item
-                    bar.advance(task)
+                try:
+                    for item in items:
+                        yield item
+                        bar.advance(task)
+                finally:
+                    if bar is self._bar:  # while training, which goes on in the same display
+                        bar.remove_task(task)
             return
         last = time.monotonic()
         for number, item in enumerate(items, start=1):
@@ -61,6 +66,10 @@ class ConsoleProgress(Progress):
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+
+    def _bar_for_now(self) -> AbstractContextManager[rich_progress.Progress]:
+        """The bar of the training, if there is one, else a new one."""
+        return self._new_bar() if self._bar is None else nullcontext(self._bar)
 
     def _new_bar(self) -> rich_progress.Progress:
         return rich_progress.Progress(

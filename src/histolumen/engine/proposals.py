@@ -1,6 +1,8 @@
 """Proposed masks of the training images: requested from the method, stored in the run folder, reloaded on resume."""
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import safetensors.torch
 import torch
@@ -13,6 +15,7 @@ from histolumen.errors import RunError
 from histolumen.methods.base import Method
 from histolumen.progress import Progress
 
+T = TypeVar("T")
 FILE = "proposals.safetensors"
 
 
@@ -21,17 +24,17 @@ class WholeTrainingImages:
 
     def __init__(self, images: TrainingImages, device: torch.device, seed: int, progress: Progress):
         self.images, self.device, self.seed, self.progress = images, device, seed, progress
-        self._loaded = 0
-        labels = [images.class_index[row.label] for row in images.manifest.rows]
-        self.labels = torch.tensor(labels)
+        self.labels = torch.tensor([images.class_index[row.label] for row in images.manifest.rows])
+        self.classes = sorted(images.class_index, key=images.class_index.__getitem__)
 
     def __len__(self) -> int:
         return len(self.images)
 
     def __getitem__(self, index: int) -> Tensor:
-        self._loaded += 1
-        self.progress.status(f"proposing masks: image {min(self._loaded, len(self))} of {len(self)}")
         return self.images.whole(index)[None].to(self.device)
+
+    def track(self, items: Sequence[T], description: str) -> Iterable[T]:
+        return self.progress.track(items, description)
 
     def say(self, line: str) -> None:
         self.progress.message(line)

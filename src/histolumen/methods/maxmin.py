@@ -164,7 +164,10 @@ class MaxMin(Method):
             return propose_masks(self.backbone, images)
         was_training = self.training
         self.eval()
-        proposals = [self._updated_proposal(images[k], int(images.labels[k]), old) for k, old in enumerate(first)]
+        proposals = [
+            self._updated_proposal(images[k], int(images.labels[k]), first[k])
+            for k in images.track(range(len(first)), "updating the proposed masks")
+        ]
         self.train(was_training)
         return proposals
 

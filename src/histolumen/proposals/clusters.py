@@ -39,6 +39,11 @@ class TissueClusters:
     uncertainty: tuple[float, float]
 
     @torch.no_grad()
+    def membership(self, features: Tensor) -> Tensor:
+        """Foreground probability [...] of single positions [..., C]."""
+        return self._membership(standardised(features, self.mean, self.std))
+
+    @torch.no_grad()
     def foreground(self, features: Tensor, tissue: Tensor) -> Tensor:
         """Foreground probability [h, w], averaged over similar positions on tissue.
 
@@ -47,8 +52,10 @@ class TissueClusters:
             tissue: which positions [h, w] are on tissue.
         """
         positions = standardised(features.flatten(1).T, self.mean, self.std)
-        membership = torch.sigmoid(self.sign * self.head(positions)[:, 0])
-        return walk(membership, positions, tissue.flatten()).reshape(features.shape[1:])
+        return walk(self._membership(positions), positions, tissue.flatten()).reshape(features.shape[1:])
+
+    def _membership(self, positions: Tensor) -> Tensor:
+        return torch.sigmoid(self.sign * self.head(positions)[..., 0])
 
 
 def standardised(features: Tensor, mean: Tensor, std: Tensor) -> Tensor:

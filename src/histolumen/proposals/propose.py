@@ -11,6 +11,7 @@ from histolumen.encoders.backbone import Backbone
 from histolumen.encoders.geometry import FLIPS
 from histolumen.errors import DataError
 from histolumen.proposals import clusters
+from histolumen.proposals.describe import describe_split, looks
 from histolumen.proposals.images import Proposals, WholeImages
 from histolumen.tissue.glass import find_glass, white_fields
 
@@ -20,7 +21,6 @@ _MAX_WHITE = 0.3  # share of a position's cell; positions with more are not tiss
 _MAX_IMAGES = 128  # used for clustering; every image gets a proposal
 _MIN_SIDE = 32  # pixels
 _CACHE_BYTES = 2_000_000_000  # of features kept between clustering and proposing
-_CLEAR_DIFFERENCE = 0.02  # nats
 
 
 @torch.no_grad()
@@ -36,13 +36,14 @@ def propose_masks(backbone: Backbone, examples: WholeImages) -> Proposals:
     chosen = _balanced_sample(examples.labels, random)
     cached: dict[int, ViewedImage] = {}
     sampled: tuple[list[Tensor], list[Tensor]] = [], []
-    labels = []
+    labels, appearance = [], []
     cache_left = _CACHE_BYTES
-    for index in chosen:
+    for index in examples.track(chosen, "looking for tissue that differs between the classes"):
         viewed = view_image(backbone, examples[index])
         sample = _sample_tissue(viewed.tissue, random)
         if sample is not None:
             labels.append(examples.labels[index])
+            appearance.append(viewed.looks.flatten(1).T[sample])
             for samples, features in zip(sampled, viewed.views, strict=True):
                 samples.append(features.flatten(1).T[sample])
         cache_left -= sum(features.nbytes for features in viewed.views)
@@ -50,12 +51,15 @@ def propose_masks(backbone: Backbone, examples: WholeImages) -> Proposals:
             cached[index] = viewed
     if not labels:
         raise DataError("no training image shows enough tissue to find clusters in; check the images with data check")
-    per_view = []
-    for view, samples in enumerate(sampled):
-        per_view.append(clusters.tissue_clusters(torch.stack(samples), torch.stack(labels), examples.seed))
-        examples.say(_describe(view, per_view[-1]))
+    per_view, memberships = [], []
+    for samples in examples.track(sampled, "splitting the tissue in two, by fine and by coarse structure"):
+        features = torch.stack(samples)
+        per_view.append(clusters.tissue_clusters(features, torch.stack(labels), examples.seed))
+        memberships.append(per_view[-1].membership(features))
+    for line in describe_split(per_view, memberships, torch.stack(appearance), examples.classes):
+        examples.say(f"           {line}")
     proposals = []
-    for index in range(len(examples)):
+    for index in examples.track(range(len(examples)), "proposing masks"):
         viewed = cached[index] if index in cached else view_image(backbone, examples[index])
         views = zip(per_view, viewed.views, strict=True)
         mean = torch.stack([each.foreground(features, viewed.tissue) for each, features in views]).mean(0)
@@ -66,11 +70,13 @@ def propose_masks(backbone: Backbone, examples: WholeImages) -> Proposals:
 
 @dataclass(frozen=True)
 class ViewedImage:
-    """Two feature maps of an image [C, h, w], and at the same positions [h, w] where its tissue and its glass are."""
+    """Two feature maps of an image [C, h, w]; at the same positions [h, w] where its tissue and its glass are, and how
+    it looks there [2, h, w]."""
 
     views: tuple[Tensor, Tensor]
     tissue: Tensor
     glass: Tensor
+    looks: Tensor
 
 
 def view_image(backbone: Backbone, image: Tensor) -> ViewedImage:
@@ -81,7 +87,8 @@ def view_image(backbone: Backbone, image: Tensor) -> ViewedImage:
         F.interpolate(torch.from_numpy(mask)[None, None].float(), size=views[0].shape[1:], mode="area")[0, 0]
         for mask in (white_fields(pixels), find_glass(pixels))
     ]
-    return ViewedImage(views, shares[0] <= _MAX_WHITE, shares[1])
+    appearance = F.interpolate(looks(image[0])[None], size=views[0].shape[1:], mode="area")[0].cpu()
+    return ViewedImage(views, shares[0] <= _MAX_WHITE, shares[1], appearance)
 
 
 def _sample_tissue(tissue: Tensor, random: np.random.Generator) -> np.ndarray | None:
@@ -90,17 +97,6 @@ def _sample_tissue(tissue: Tensor, random: np.random.Generator) -> np.ndarray | 
     if len(positions) < min(_MIN_POSITIONS, tissue.numel()):
         return None
     return random.choice(positions, _POSITIONS, replace=len(positions) < _POSITIONS)
-
-
-def _describe(view: int, pair: clusters.TissueClusters) -> str:
-    foreground, background = pair.uncertainty
-    line = (
-        f"           tissue clusters, view {view + 1}: cut {pair.cut:.3f}; cross-entropy of the labels "
-        f"{foreground:.3f} given the foreground, {background:.3f} given the background"
-    )
-    if background - foreground < _CLEAR_DIFFERENCE:
-        return f"{line}. The difference is small: check that the masks mark the right tissue"
-    return line
 
 
 def _balanced_sample(labels: Tensor, random: np.random.Generator) -> list[int]:
