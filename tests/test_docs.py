@@ -50,7 +50,7 @@ def shortened(command: str) -> str:
     """The command as written, with settings that make training tiny."""
     if "histolumen benchmark " in command:
         return f"{command} {sets(SMALL)}"
-    if " train " in command or " study " in command:
+    if " train " in command or " study " in command or " --folds " in command:
         return f"{command} {sets(TINY)}"
     return f"{command} --images 12 {sets(TINY)}" if " demo" in command else command
 

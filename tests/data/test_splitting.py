@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from histolumen.data.manifest import SPLITS
-from histolumen.data.splitting import stratified_split
+from histolumen.data.splitting import stratified_folds, stratified_split
 from histolumen.errors import DataError
 
 shares = st.tuples(st.floats(0, 0.49), st.floats(0, 0.49))
@@ -69,3 +69,24 @@ def test_patients_with_many_images_match_the_shares_approximately():
 def test_shares_that_leave_nothing_to_train_on_are_refused(valid, test):
     with pytest.raises(DataError, match=f"shares of {valid} for validation and {test} for test"):
         stratified_split(["a", "b"], ["", ""], valid, test, 0)
+
+
+@given(images, st.integers(2, 6), seeds)
+def test_folds_keep_patients_together_and_depend_only_on_the_seed(images, folds, seed):
+    labels, patients = [label for label, _ in images], [group for _, group in images]
+    numbers = stratified_folds(labels, patients, folds, seed)
+    assert numbers == stratified_folds(labels, patients, folds, seed)
+    assert len(numbers) == len(images)
+    assert set(numbers) <= set(range(folds))
+    of_patient = defaultdict(set)
+    for patient, number in zip(patients, numbers, strict=True):
+        of_patient[patient].add(number)
+    assert all(len(found) == 1 for patient, found in of_patient.items() if patient)
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=60), st.integers(2, 6), seeds)
+def test_every_fold_has_its_share_of_each_class(labels, folds, seed):
+    numbers = stratified_folds(labels, [""] * len(labels), folds, seed)
+    for label in set(labels):
+        counts = Counter(number for each, number in zip(labels, numbers, strict=True) if each == label)
+        assert max(counts.values()) - min(counts[fold] for fold in range(folds)) <= 1

@@ -26,6 +26,16 @@ def stratified_split(
     """
     if valid < 0 or test < 0 or valid + test >= 1:
         raise DataError(f"shares of {valid} for validation and {test} for test leave nothing to train on")
+    return [SPLITS[part] for part in _divide(labels, patients, np.array([1 - valid - test, valid, test]), seed)]
+
+
+def stratified_folds(labels: Sequence[str], patients: Sequence[str], folds: int, seed: int) -> list[int]:
+    """Assign a fold to each image, counted from 0; the folds are equally large as far as patients allow."""
+    return _divide(labels, patients, np.full(folds, 1 / folds), seed)
+
+
+def _divide(labels: Sequence[str], patients: Sequence[str], shares: np.ndarray, seed: int) -> list[int]:
+    """Assign each image to a part, given the share [parts] of each."""
     classes = sorted(set(labels))
     members: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for index, patient in enumerate(patients):
@@ -36,15 +46,14 @@ def stratified_split(
     order = [units[k] for k in rng.permutation(len(units))]
     order.sort(key=len, reverse=True)
 
-    shares = np.array([1 - valid - test, valid, test])
     totals = np.array([sum(label == name for label in labels) for name in classes])
-    remaining = shares[:, None] * totals  # [split, class]: images still to assign
-    result: list[Split] = ["train"] * len(labels)
+    remaining = shares[:, None] * totals  # [part, class]: images still to assign
+    result = [0] * len(labels)
     for unit in order:
         counts = np.array([sum(labels[i] == name for i in unit) for name in classes])
-        deficit = (remaining / np.maximum(totals, 1)) @ counts  # [split]
+        deficit = (remaining / np.maximum(totals, 1)) @ counts  # [part]
         chosen = int(np.argmax(deficit))
         remaining[chosen] -= counts
         for index in unit:
-            result[index] = SPLITS[chosen]
+            result[index] = chosen
     return result

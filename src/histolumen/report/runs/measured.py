@@ -18,13 +18,13 @@ from histolumen.progress import SILENT, Progress
 _FORMATS: dict[Binarisation, int] = {"threshold": 4, "true-label": 4}
 
 
-def check_measurable(manifest: Manifest, split: str) -> None:
-    """Refuse a split without images or masks, before anything is trained."""
+def check_measurable(manifest: Manifest, split: str, *, needs_masks: bool = True) -> None:
+    """Refuse a split without images or, if the scores need them, without masks, before anything is trained."""
     part = manifest.split(split)
     if not part.rows:
         present = sorted({row.split for row in manifest.rows})
         raise DataError(f"the manifest has no image in split '{split}'; give --split {' or '.join(present)}")
-    if not part.masked_labels:
+    if needs_masks and not part.masked_labels:
         raise DataError(f"no image of split '{split}' has a mask; the scores of a table need masks")
 
 

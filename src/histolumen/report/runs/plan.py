@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self, TypeVar
 from pydantic import ValidationError, field_validator
 
 from histolumen.config import RunConfig
+from histolumen.data.manifest import Manifest
 from histolumen.engine.evaluate import Binarisation
 from histolumen.errors import RunError
 from histolumen.export.files import save_json
@@ -47,6 +48,10 @@ class Job:
     kind: str | None = None
     value: float | None = None
 
+    def images(self, manifest: Manifest) -> Manifest:
+        """The images of this run, with their splits."""
+        return manifest
+
     @property
     def start(self) -> str:
         """The weights that training starts from."""
@@ -75,6 +80,8 @@ class Plan(Settings):
     """Keys to which a later call may add values."""
     shows_start: ClassVar[bool] = False
     """Whether the table has a column with the initial weights of each row."""
+    needs_masks: ClassVar[bool] = True
+    """Whether its table has no use for images without masks."""
     first_column: ClassVar[str]
     """Heading of the table's first column."""
 

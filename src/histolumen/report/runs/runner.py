@@ -72,8 +72,9 @@ def run_plan(
         cluster: address of a dask scheduler whose workers run the jobs instead of this machine.
         progress: receives a message for each job.
     """
-    check_measurable(manifest, plan.split)
     jobs = plan.jobs()
+    for job in jobs:
+        check_measurable(job.images(manifest), plan.split, needs_masks=plan.needs_masks)
     whole = save_plan(plan, out)
     manifest, out = replace(manifest, root=manifest.root.absolute()), out.absolute()
     run = partial(run_job, manifest=manifest, out=out, split=plan.split)
@@ -84,7 +85,7 @@ def run_plan(
 
 def run_job(job: Job, manifest: Manifest, out: Path, split: str, progress: Progress = SILENT) -> Outcome:
     """Train and evaluate one job, unless it is finished or another process holds it."""
-    folder = run_folder(out, job)
+    folder, manifest = run_folder(out, job), job.images(manifest)
     try:
         with _one_at_a_time, exclusive(out / ".locks", f"{job.key}.lock"):
             check_folder(folder, job.config, manifest, resume=True)
@@ -106,7 +107,8 @@ def finished_runs(plan: Plan, manifest: Manifest, out: Path) -> list[RunResult]:
     for job in plan.jobs():
         folder = run_folder(out, job)
         try:
-            scores = finished_measurement(folder, manifest, plan.split, job.binarise, job.config.train.epochs)
+            images = job.images(manifest)
+            scores = finished_measurement(folder, images, plan.split, job.binarise, job.config.train.epochs)
         except RunError:  # already reported when the job was tried
             continue
         if scores is not None:
