@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Two test processes with one torch thread each use two cores best.
 JOBS ?= 2
 
-.PHONY: demo view test test-quick setup lint benchmark clean
+.PHONY: demo view test test-quick test-install setup lint benchmark clean
 
 demo: $(STAMP)
 	rm -rf demo-output
@@ -25,6 +25,10 @@ test: $(STAMP) lint
 # For the edit loop: what needs neither training nor a process of its own.
 test-quick: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+
+# The package in an empty environment: builds it, installs it with its dependencies, makes images. Takes minutes.
+test-install: $(STAMP)
+	PYTHON=$(PYTHON) bash scripts/test_install.sh $(BIN)/python
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

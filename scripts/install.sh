@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Make a virtual environment with histolumen and its tools in it.
-#   bash scripts/install.sh VENV        PYTHON=... and TORCH=... are optional
+#   bash scripts/install.sh VENV        PYTHON=..., TORCH=... and PACKAGE=... are optional
+# PACKAGE is what pip installs: by default this folder, editable, with all extras.
 # torch comes first and by itself: as the CPU build where one is within reach, as the platform's own build where that
 # has no CUDA in it (macOS, Windows) or where there is a GPU to use it. Gigabytes of CUDA never come by accident.
 set -euo pipefail
@@ -36,5 +37,9 @@ HELP
     exit 2
   fi
 fi
-"${pip[@]}" -c constraints.txt -e '.[dev]'
+if [ -n "${PACKAGE:-}" ]; then
+  "${pip[@]}" -c constraints.txt "$PACKAGE"
+else
+  "${pip[@]}" -c constraints.txt -e '.[dev]'
+fi
 "$venv/bin/histolumen" --version

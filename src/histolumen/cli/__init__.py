@@ -31,7 +31,6 @@ app = typer.Typer(
     name="histolumen",
     help="Train on image-level labels of histology images; predict the class and the pixels that decided it.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.command()(demo.demo)
