@@ -53,7 +53,7 @@ def test_blocks_of_a_large_image_leave_no_seam(image, mask, monkeypatch):
         assert (np.asarray(draw_overlay(image, mask)) == whole).all()
 
 
-def test_the_background_is_faded_and_the_outline_has_a_white_halo(image, mask):
+def test_the_background_has_less_contrast_and_the_outline_has_a_white_halo(image, mask):
     picture = np.asarray(draw_overlay(image, mask)).astype(int)
     assert (picture[9, 20:40] == 255).all()
     far = np.ones_like(mask)

@@ -74,7 +74,7 @@ class Tissue:
         return np.asarray(ndimage.binary_dilation(self.mask, np.ones((3, 3)))).astype(np.float32)
 
     def save_preview(self, path: Path) -> None:
-        """Save the thumbnail with the tissue outlined and the rest faded."""
+        """Save the thumbnail with the tissue outlined and the rest dimmed."""
         times, step = max(1, _PREVIEW // max(self.mask.shape)), max(1, max(self.mask.shape) // (2 * _PREVIEW))
         picture, mask = (
             values[::step, ::step].repeat(times, 0).repeat(times, 1) for values in (self.picture, self.mask)

@@ -68,7 +68,7 @@ def mask(viewer: Served, item_id: str, run_id: str, threshold: Threshold = 0.5) 
 
 @router.get("/items/{item_id}/predictions/{run_id}/overlay.png", response_class=Response)
 def overlay(viewer: Served, item_id: str, run_id: str, threshold: Threshold = 0.5) -> Response:
-    """The image with the mask outlined and the rest faded."""
+    """The image with the mask outlined and the rest dimmed."""
     item, binary = viewer.item(item_id), _mask(viewer, item_id, run_id).binary(threshold)
     if item.kind == "slide":
         pixels = np.asarray(viewer.tiles.reduced(item, _OVERLAY_SIDE))

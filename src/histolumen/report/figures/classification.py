@@ -69,7 +69,7 @@ def draw_reliability(evaluations: dict[str, dict[str, Any]], columns: int = 4) -
             inside = bins == number
             accuracy = 100 * correct[inside].mean()
             axes.bar(10 * number + 5, accuracy, width=9, color=BLUE)
-            axes.plot(100 * confidence[inside].mean(), accuracy, color=ORANGE, marker="o", markersize=4)
+            axes.plot(100 * confidence[inside].mean(), accuracy, color=ORANGE, marker="o", markersize=4, clip_on=False)
             axes.text(10 * number + 5, 3, str(inside.sum()), ha="center", fontsize=6, color="white")
         axes.set_title(f"{title}\ncalibration error {evaluation['ece']:.1f} %")
         axes.set_xlim(0, 100)
