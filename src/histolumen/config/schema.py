@@ -29,7 +29,8 @@ class TrainSettings(Settings):
     """Images per step, summed over all processes."""
     last_batch: Literal["fill", "short"] = "fill"
     """What an epoch ends with where the batch does not divide the images: a batch filled up with the epoch's first
-    images, or a short one, as in the paper, where an epoch shows each image once."""
+    images, or a short one, as in the paper, where an epoch shows each image once. A batch that could hold all images
+    is never filled up."""
     optimizer: Literal["sgd", "adamw"] = "sgd"
     """SGD with Nesterov momentum (the paper), or AdamW."""
     lr: float = Field(default=1e-3, gt=0)

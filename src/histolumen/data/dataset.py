@@ -128,7 +128,8 @@ class EpochSampler(Sampler[tuple[int, int]]):
     """(epoch, index) pairs of one process; all processes together cover one shuffled epoch.
 
     The last batch is filled with the first images of the epoch: batches do not depend on the number of processes.
-    With `fill=False` it is short instead, filled only as far as every process needs an image.
+    With `fill=False`, or if one batch could hold all images, it is short instead, filled only as far as every process
+    needs an image.
     """
 
     def __init__(
@@ -144,5 +145,6 @@ class EpochSampler(Sampler[tuple[int, int]]):
         return iter([(self.epoch, int(index)) for index in padded[self.rank :: self.processes]])
 
     def __len__(self) -> int:
-        own = self.batch_size if self.fill else 1
+        fill = self.fill and self.batch_size * self.processes <= self.length
+        own = self.batch_size if fill else 1
         return -(-self.length // (own * self.processes)) * own
