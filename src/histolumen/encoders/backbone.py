@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from histolumen.data.transforms import SIZE_MULTIPLE
@@ -39,6 +40,10 @@ class BackboneSettings(Settings):
     statistics: Statistics = "shared"
     """BatchNorm running statistics of whole, foreground and background images: one set (`shared`, the paper), one each
     (`separate`), or never updated (`frozen`). No effect on networks without BatchNorm."""
+    freeze: int = Field(default=0, ge=0)
+    """First stages that keep the weights they were loaded with: no gradients, BatchNorm with its running statistics.
+    Stage 1 is the stem, stage n ends with the last layer of stride 2^n, or with the n-th block of a vision
+    transformer. Saves time and memory in training. 0: all weights are trained (the paper)."""
     mean: tuple[float, float, float] | None = None
     """Input mean per channel, for images in [0, 1]; null: that of timm's or the packaged weights. Set it if your
     weights file needs another."""
