@@ -31,7 +31,10 @@ _traced: tuple[Case, ...] = (Case.WHOLE,)  # the same for torch.compile, which c
 
 @contextmanager
 def cases(*parts: Case) -> Iterator[None]:
-    """Within the block, batches consist of `parts`, concatenated in this order and of equal size."""
+    """Within the block, batches consist of `parts`, concatenated in this order and of equal size.
+
+    Without parts the batch is a placeholder: it is not normalised, and no statistics are updated.
+    """
     global _traced  # noqa: PLW0603 - read only where a training is compiled
     token, before = _current.set(parts), _traced
     _traced = parts
@@ -117,6 +120,8 @@ class CaseBatchNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         compiling, norm = torch.compiler.is_compiling(), self.norm
         parts = _traced if compiling else _current.get()
+        if not parts:
+            return self._activate(x)
         if norm.training and len(parts) > 1 and not compiling:
             statistics = [buffer for case in parts for buffer in self._running(case)]
             return self._activate(_PartwiseNorm.apply(x, norm.weight, norm.bias, norm.momentum, norm.eps, *statistics))

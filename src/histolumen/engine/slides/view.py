@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from histolumen.data.transforms import to_unit_range
 from histolumen.encoders.geometry import FLIPS, FeatureGeometry, enlarge
 from histolumen.engine.slides.maps import Canvas, PassFiles, StoredMaps, mask_of_tile, tissue_of_tile
-from histolumen.methods.view import MapNet, Mask, resized
+from histolumen.methods.view import MapNet, Mask, Masking, resized
 
 
 class SlideView:
@@ -30,15 +30,36 @@ class SlideView:
         for files in self._passes:
             files.close()
 
-    def maps(self, net: MapNet, geometry: FeatureGeometry, seen: Mask | None = None, scale: float = 1.0) -> StoredMaps:
-        return self._run(net, geometry, seen, scale, keep_cells=True)
+    def maps(
+        self,
+        net: MapNet,
+        geometry: FeatureGeometry,
+        seen: Mask | None = None,
+        scale: float = 1.0,
+        masking: Masking = torch.mul,
+    ) -> StoredMaps:
+        return self._run(net, geometry, seen, scale, masking, keep_cells=True)
 
-    def positions(self, net: MapNet, geometry: FeatureGeometry, seen: Mask | None = None, scale: float = 1.0) -> Tensor:
-        return self._run(net, geometry, seen, scale, keep_cells=False).positions
+    def positions(
+        self,
+        net: MapNet,
+        geometry: FeatureGeometry,
+        seen: Mask | None = None,
+        scale: float = 1.0,
+        masking: Masking = torch.mul,
+    ) -> Tensor:
+        return self._run(net, geometry, seen, scale, masking, keep_cells=False).positions
 
     @torch.inference_mode()
     def _run(
-        self, net: MapNet, geometry: FeatureGeometry, seen: Mask | None, scale: float, *, keep_cells: bool
+        self,
+        net: MapNet,
+        geometry: FeatureGeometry,
+        seen: Mask | None,
+        scale: float,
+        masking: Masking,
+        *,
+        keep_cells: bool,
     ) -> StoredMaps:
         canvas, geometry = self.canvas, geometry.scaled(1 / scale)
         number = len(self._passes) + 1
@@ -53,7 +74,7 @@ class SlideView:
             if self._remove_glass:  # 0 is the mean colour, as for images
                 X = X * tissue_of_tile(canvas, tile).to(X)
             if seen is not None:
-                X = X * mask_of_tile(canvas, seen, tile)
+                X = masking(X, mask_of_tile(canvas, seen, tile))
             files.write(tile, *_run_tile(canvas, lambda x: net(resized(x, scale)), geometry, cell, tile, X))
         return files.maps(cell)
 
