@@ -102,7 +102,6 @@ class Backbone(nn.Module):
             features = self(normalised)
         return features, inner
 
-
     def up_to(self, layer: str, normalised: Tensor) -> Tensor:
         """Features of whole images at an inner `layer` of the trunk; later layers are not run."""
         with cases(Case.WHOLE):

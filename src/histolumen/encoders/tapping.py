@@ -64,7 +64,7 @@ def tapped(network: nn.Module, *layers: str) -> Iterator[list[Tensor]]:
             handle.remove()
 
 
-class _Reached(Exception):
+class _Reached(Exception):  # noqa: N818 - not an error
     """Ends a pass at a layer; carries its output."""
 
     def __init__(self, output: Tensor):

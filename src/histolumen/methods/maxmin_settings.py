@@ -40,8 +40,8 @@ class MaxMinSettings(PoolingSettings):
     classifier_scale: float = Field(default=0.8, gt=0, le=1)
     """Factor by which X+ and X- are resized for the classifier."""
     mask_at: Literal["image", "features"] = "image"
-    """What M+ multiplies to form X+ and X-: the `image` (the paper), or the `features` of X at `mask_stride`, so that only
-    later layers run three times per step. The losses are the same; `classifier_scale` has no effect on features."""
+    """What M+ multiplies to form X+ and X-: the `image` (the paper), or the `features` of X at `mask_stride`, so that
+    only later layers run three times per step. The losses are the same; `classifier_scale` has no effect."""
     mask_stride: Literal[2, 4, 8, 16] = 8
     """`mask_at: features`: stride of the features that are masked; below the backbone's own stride."""
     mask_from: Literal["cam", "decoder"] = "cam"

@@ -18,8 +18,9 @@ from torch import nn
 from histolumen.config import load_config
 from histolumen.encoders.backbone import Backbone
 from histolumen.engine.model import Model, load
-from histolumen.engine.slides import maps, view
+from histolumen.engine.slides import maps, predict, view
 from histolumen.engine.slides.predict import SlideSettings, save_slide_prediction
+from histolumen.engine.slides.prediction import OUTPUTS
 from histolumen.errors import ConfigError, SlideError
 from histolumen.methods.base import build_method, method_names, settings_of
 from histolumen.methods.maxmin import MaxMin, MaxMinSettings
@@ -211,6 +212,26 @@ def test_finished_tiles_are_not_repeated_after_an_interruption(tmp_path, gland_s
     assert len(reads) - before == 2 * whole["tiles"] - done
     assert parts == whole
     assert np.array_equal(heat_of(tmp_path / "parts"), heat_of(tmp_path / "whole"))
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_files_made_in_the_background_are_the_same_byte_for_byte(tmp_path, gland_slide, tiny_run, monkeypatch, broken):
+    """A large heat map's outlines and pyramid are made while the second pass runs; if that fails, afterwards."""
+    model = load(tiny_run)
+    here = save_slide_prediction(model, gland_slide, tmp_path / "here/slide", SMALL_TILES)
+    started = []
+    real = predict.BackgroundFiles
+    monkeypatch.setattr(predict, "_WORTH_A_PROCESS", 0)
+    monkeypatch.setattr(predict, "BackgroundFiles", lambda *given: started.append(real(*given)) or started[-1])
+    if broken:
+        monkeypatch.setattr(sys, "executable", str(tmp_path / "absent"))
+    there = save_slide_prediction(model, gland_slide, tmp_path / "there/slide", SMALL_TILES)
+    assert len(started) == 1
+    assert (started[0].results() is None) or not broken
+    assert here == there
+    for name in OUTPUTS:
+        assert (tmp_path / "here/slide" / name).read_bytes() == (tmp_path / "there/slide" / name).read_bytes(), name
+    assert not (tmp_path / "there/slide/unfinished").exists()
 
 
 def test_unfinished_work_of_another_model_is_discarded(tmp_path, gland_slide, tiny_run):

@@ -19,8 +19,16 @@ class SlideView:
 
     count = 1
 
-    def __init__(self, canvas: Canvas, normalise: Callable[[Tensor], Tensor], remove_glass: bool = False):
+    def __init__(
+        self,
+        canvas: Canvas,
+        normalise: Callable[[Tensor], Tensor],
+        remove_glass: bool = False,
+        on_mask: Callable[[Mask], None] | None = None,
+    ):
+        """`on_mask` receives the mask of each masked pass before the pass starts."""
         self.canvas, self._normalise, self._remove_glass = canvas, normalise, remove_glass
+        self._on_mask = on_mask
         self._passes: list[PassFiles] = []
 
     def __enter__(self) -> "SlideView":
@@ -67,6 +75,8 @@ class SlideView:
         self._passes.append(files)
         cell = canvas.layout.cell(geometry.stride)
         todo = [tile for tile in canvas.tiles if not files.has(tile)]
+        if seen is not None and self._on_mask is not None and todo:
+            self._on_mask(seen)
         tracked = canvas.progress.track(todo, f"{canvas.slide.path.stem}, pass {number}")
         for tile, pixels in self._read_ahead(tracked, todo):
             image = to_unit_range(torch.from_numpy(pixels).permute(2, 0, 1)[None].to(canvas.device))
