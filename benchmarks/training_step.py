@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument(
         "--cpu-time",
         action="store_true",
-        help="time of the processor, which other processes change less than wall time",
+        help="time of the processor, which other processes change less",
     )
     options = parser.parse_args()
     clock = time.process_time if options.cpu_time else time.perf_counter

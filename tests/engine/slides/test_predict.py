@@ -281,13 +281,18 @@ def test_a_slide_without_tissue_is_an_error_with_a_preview(tmp_path, tiny_run):
     assert (tmp_path / "out/tissue.png").exists()
 
 
-@pytest.mark.parametrize("name", method_names())
-def test_every_method_predicts_slides(tmp_path, gland_slide, name):
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *((name, {"test_rounds": 2} if name == "erase" else {}) for name in method_names()),  # 2: a second pass
+        ("maxmin", {"mask_at": "features"}),
+    ],
+)
+def test_every_method_predicts_slides(tmp_path, gland_slide, name, options):
     from histolumen.encoders.backbone import build_backbone
 
     config = load_config("glas-sem", SMALL)
     torch.manual_seed(0)
-    options = {"erase": {"test_rounds": 2}}.get(name, {})  # a second pass over the slide
     method = build_method(settings_of(name)(**options), build_backbone(config.backbone), 2)
     model = Model(method, ["benign", "malignant"], config, torch.device("cpu"))
     record = save_slide_prediction(model, gland_slide, tmp_path, SMALL_TILES)
