@@ -7,6 +7,7 @@ from typing import Literal, TypeVar, get_args
 
 T = TypeVar("T")
 Phase = Literal["waiting for data", "forward", "backward", "optimizer", "proposals", "validation", "checkpoint"]
+_SHOWN = 0.005  # seconds; shorter phases are part of "other"
 
 
 class Stopwatch:
@@ -47,8 +48,8 @@ class Stopwatch:
     def table(self) -> str:
         """One line per phase: seconds, share of the total, and milliseconds per step for what happens in each step."""
         total = time.perf_counter() - self._started
-        rows: list[tuple[str, float]] = [(name, seconds) for name, seconds in self.seconds.items() if seconds]
-        rows += [("other", max(total - sum(self.seconds.values()), 0.0)), ("total", total)]
+        rows: list[tuple[str, float]] = [(name, seconds) for name, seconds in self.seconds.items() if seconds >= _SHOWN]
+        rows += [("other", max(total - sum(seconds for _, seconds in rows), 0.0)), ("total", total)]
         lines = [f"{self.steps} steps", f"{'':18}{'seconds':>9}{'share':>8}{'ms per step':>13}"]
         for name, seconds in rows:
             in_steps = name in {"waiting for data", "forward", "backward", "optimizer"}
