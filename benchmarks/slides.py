@@ -32,7 +32,7 @@ from histolumen.engine.checkpoint import ModelCard, save_model
 from histolumen.engine.model import Model, load
 from histolumen.engine.slides.predict import SlideSettings, save_slide_prediction
 from histolumen.methods.base import build_method
-from histolumen.methods.view import MapNet, Mask, resized
+from histolumen.methods.view import MapNet, Mask, Masking, resized
 from histolumen.slides.reader import open_slide
 from histolumen.slides.tiles import TileLayout
 from histolumen.tissue.mask import find_tissue
@@ -100,11 +100,23 @@ class TilesInMemory:
     count = 1
 
     def maps(
-        self, net: MapNet, geometry: FeatureGeometry, seen: Mask | None = None, scale: float = 1.0
+        self,
+        net: MapNet,
+        geometry: FeatureGeometry,
+        seen: Mask | None = None,
+        scale: float = 1.0,
+        masking: Masking = torch.mul,
     ) -> "MapsInMemory":
         return MapsInMemory(self._run(net, scale))
 
-    def positions(self, net: MapNet, geometry: FeatureGeometry, seen: Mask | None = None, scale: float = 1.0) -> Tensor:
+    def positions(
+        self,
+        net: MapNet,
+        geometry: FeatureGeometry,
+        seen: Mask | None = None,
+        scale: float = 1.0,
+        masking: Masking = torch.mul,
+    ) -> Tensor:
         return _concatenated(self._run(net, scale))
 
     @torch.inference_mode()

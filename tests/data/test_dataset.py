@@ -213,6 +213,11 @@ def test_batches_do_not_depend_on_the_number_of_processes(length, batch, process
     single, shares = list(alone), [list(sampler) for sampler in together]
     assert [len(share) for share in shares] == [len(sampler) for sampler in together]
     assert len(single) == len(alone)
+    if length < batch * processes:  # one batch of all images; every process needs as many
+        drawn = sorted(key for share in shares for key in share)
+        assert sorted(set(drawn)) == sorted(single)
+        assert len(drawn) - length < processes
+        return
     for start in range(0, len(shares[0]), batch):
         union = [key for share in shares for key in share[start : start + batch]]
         whole = single[start * processes : (start + batch) * processes]
@@ -225,9 +230,17 @@ def test_an_epoch_has_every_image_once_and_repeats_the_first_to_fill_the_last_ba
     sampler.epoch = epoch
     keys = list(sampler)
     assert sorted(keys[:length]) == [(epoch, index) for index in range(length)]
-    assert len(keys) % batch == 0
+    assert len(keys) == length if batch > length else len(keys) % batch == 0
     assert len(keys) - length < batch
     assert all(key == keys[n % length] for n, key in enumerate(keys[length:]))
+
+
+@pytest.mark.parametrize(("processes", "own"), [(1, 3), (2, 2)])
+def test_a_batch_larger_than_the_training_set_is_not_filled_up(processes, own):
+    """Filled up, a batch of 1,000 would show each of three images 333 times per step."""
+    for rank in range(processes):
+        sampler = EpochSampler(3, 1000, 0, rank, processes)
+        assert len(list(sampler)) == len(sampler) == own
 
 
 def test_every_epoch_and_seed_has_its_own_order():

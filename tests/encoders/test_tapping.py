@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from histolumen.encoders.backbone import BackboneSettings, build_backbone
-from histolumen.encoders.tapping import TappedNetwork, layer_of_stride, tapped
+from histolumen.encoders.batchnorm import Case
+from histolumen.encoders.tapping import TappedNetwork, layer_of_stride, run_up_to, tapped
 from histolumen.errors import ConfigError
 
 
@@ -47,3 +48,39 @@ def test_probing_leaves_the_mode_as_it_was():
     network = nn.Sequential(nn.Conv2d(3, 4, 3, 2, 1)).train()
     layer_of_stride(network, 2)
     assert network.training
+
+
+@pytest.mark.parametrize(
+    ("name", "stride", "split"), [("resnet18", 32, 8), ("efficientnet_lite0", 16, 4), ("test_resnet", 16, 8)]
+)
+def test_both_halves_of_a_network_are_the_network(name, stride, split):
+    backbone = build_backbone(BackboneSettings(name=name, weights="none", output_stride=stride)).eval()
+    layer = layer_of_stride(backbone.trunk, split)
+    images = torch.rand(2, 3, 96, 64)
+    with torch.no_grad():
+        early = backbone.up_to(layer, images)
+        assert early.shape[2:] == (96 // split, 64 // split)
+        assert torch.equal(backbone.after(layer, early, Case.WHOLE), backbone(images))
+    assert not any(module._forward_hooks for module in backbone.modules())
+
+
+def test_the_second_half_does_not_touch_the_statistics_of_the_first():
+    backbone = build_backbone(BackboneSettings(name="test_resnet", weights="none", output_stride=16)).train()
+    layer = layer_of_stride(backbone.trunk, 8)
+    early = backbone.up_to(layer, torch.rand(2, 3, 64, 64))
+    before = {name: value.clone() for name, value in backbone.named_buffers()}
+    backbone.after(layer, torch.cat([early, early]), Case.FOREGROUND, Case.BACKGROUND)
+    changed = {name for name, value in backbone.named_buffers() if not torch.equal(value, before[name])}
+    inside = {name for name, _ in backbone.trunk.get_submodule(layer).named_buffers(prefix=f"trunk.{layer}")}
+    later = [name for name in before if name.endswith("running_mean")][-1]
+    assert later in changed
+    assert not changed & inside
+
+
+def test_a_layer_that_does_not_run_is_an_error_of_the_caller():
+    class Forgetful(nn.Sequential):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self[0](x)
+
+    with pytest.raises(ValueError, match="layer 1 did not run"):
+        run_up_to(Forgetful(nn.ReLU(), nn.ReLU()), "1", torch.zeros(1, 3, 8, 8))

@@ -380,15 +380,15 @@ def test_gradient_clipping_bounds_the_step(tiny_manifest, tiny_config, tmp_path)
 def test_bfloat16_trains_where_the_processor_has_it_and_is_refused_elsewhere(
     tiny_manifest, tiny_config, tmp_path, monkeypatch
 ):
-    from histolumen.engine import launch
+    from histolumen.engine import arithmetic
 
     config = tiny_config()
     config = config.model_copy(update={"train": config.train.model_copy(update={"precision": "bf16", "epochs": 1})})
-    monkeypatch.setattr(launch, "computes_in_bf16", lambda: False)
+    monkeypatch.setattr(arithmetic, "computes_in_bf16", lambda: False)
     with pytest.raises(ConfigError, match="cannot compute in bfloat16"):
         train(config, tiny_manifest, tmp_path / "refused")
     assert not (tmp_path / "refused").exists()
-    monkeypatch.setattr(launch, "computes_in_bf16", lambda: True)  # emulated where it must be: slow, but the same
+    monkeypatch.setattr(arithmetic, "computes_in_bf16", lambda: True)  # emulated where it must be: slow, but the same
     train(config, tiny_manifest, tmp_path / "run")
     stored = safetensors.torch.load_file(tmp_path / "run" / "last" / "model.safetensors")
     assert {value.dtype for value in stored.values() if value.is_floating_point()} == {torch.float32}

@@ -21,6 +21,8 @@ FORMS = {
         {"background": "eem", "foreground": False},
         {"background": "none"},
         {"mask_from": "decoder", "grouping": 1, "edges": 1},
+        {"mask_at": "features"},
+        {"mask_at": "features", "mask_stride": 4, "mask_from": "decoder"},
     ),
     "negev": ({"warmup": 0}, {"warmup": 0, "negative_class": 0}),
     "pn": ({},),

@@ -9,6 +9,7 @@ from histolumen.data.batch import Batch
 from histolumen.encoders.backbone import BackboneSettings, build_backbone
 from histolumen.encoders.batchnorm import Case
 from histolumen.encoders.geometry import FeatureGeometry
+from histolumen.errors import ConfigError
 from histolumen.methods.maxmin import MaxMin, MaxMinSettings, mask_logits
 
 
@@ -173,3 +174,38 @@ def test_classifier_scale_resizes_the_input_of_the_classifier():
     model.backbone.forward = lambda images, *parts: (sizes.append(tuple(images.shape[2:])), inner(images, *parts))[1]
     model(batch(side=64).images)
     assert sizes == [(64, 64), (32, 32)]
+
+
+def test_with_masked_features_only_later_layers_run_again():
+    """The first convolution sees X, and then only the placeholder; the last one sees X, then X+ and X-."""
+    method = make(mask_at="features").train()
+    convolutions = [module for module in method.backbone.modules() if isinstance(module, torch.nn.Conv2d)]
+    pixels = {}
+    for place, layer in (("first", convolutions[0]), ("last", convolutions[-1])):
+        layer.register_forward_hook(
+            lambda _, inputs, __, place=place: pixels.setdefault(place, []).append(inputs[0][:, 0].numel())
+        )
+    terms = method.losses(batch(2, 128)).terms
+    assert set(terms) == {"localizer", "size", "foreground", "background"}
+    assert pixels["first"][0] == 2 * 128**2
+    assert sum(pixels["first"][1:]) == 64**2
+    assert pixels["last"][1] == 2 * pixels["last"][0]
+
+
+def test_an_open_mask_on_features_changes_nothing():
+    method = make(mask_at="features").eval()
+    X = torch.rand(1, 3, 64, 96)
+    with torch.no_grad():
+        whole = method.backbone(X, Case.FOREGROUND)
+        opened = method._region_features(torch.cat([X, torch.ones(1, 1, 64, 96)], 1), Case.FOREGROUND)
+        shut = method._region_features(torch.cat([X, torch.zeros(1, 1, 64, 96)], 1), Case.FOREGROUND)
+    assert torch.equal(opened, whole)
+    assert not torch.allclose(shut, whole)
+
+
+def test_features_to_mask_need_later_layers():
+    with pytest.raises(ConfigError, match=r"ends at stride 16.*smaller method\.mask_stride"):
+        make(mask_at="features", mask_stride=16)
+    vit = build_backbone(BackboneSettings(name="test_vit", weights="none"))
+    with pytest.raises(ConfigError, match="all layers of this backbone have stride"):
+        MaxMin(MaxMinSettings(mask_at="features"), vit, 2)

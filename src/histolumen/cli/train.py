@@ -16,6 +16,15 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Resume after the last finished epoch.")] = False,
     devices: Annotated[str, typer.Option(help="Number of processes on this machine; auto is one.")] = "auto",
     nodes: Annotated[int, typer.Option(min=1, help="Number of machines.")] = 1,
+    precision: Annotated[
+        str | None,
+        typer.Option(
+            metavar="32|bf16",
+            help="Arithmetic of the networks, short for --set train.precision=...; bf16 is refused where the processor "
+            "cannot compute in it.",
+        ),
+    ] = None,
+    profile: Annotated[bool, typer.Option("--profile", help="Print where the time went, at the end.")] = False,
     images: Annotated[Path | None, typer.Option(help="Folder of the images, if they have moved.")] = None,
 ) -> None:
     """Train a model from labelled images. Only U-Net, which is fully supervised, reads masks."""
@@ -25,11 +34,19 @@ def train(
     from histolumen.engine import train as training
     from histolumen.engine.launch import is_main_process
 
-    config = load_config(recipe, overrides or ())
+    shortcuts = [f"train.precision={precision}"] if precision else []
+    config = load_config(recipe, [*(overrides or ()), *shortcuts])
     manifest = read_manifest(data, images)
     check_trainable(manifest, data)
     state = training.train(
-        config, manifest, out, resume=resume, devices=devices, nodes=nodes, progress=ConsoleProgress()
+        config,
+        manifest,
+        out,
+        resume=resume,
+        devices=devices,
+        nodes=nodes,
+        profile=profile,
+        progress=ConsoleProgress(),
     )
     if is_main_process():
         typer.echo(f"{state.epochs} epochs done; best by train.select={config.train.select}: {state.best_epoch}")

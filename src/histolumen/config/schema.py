@@ -29,7 +29,8 @@ class TrainSettings(Settings):
     """Images per step, summed over all processes."""
     last_batch: Literal["fill", "short"] = "fill"
     """What an epoch ends with where the batch does not divide the images: a batch filled up with the epoch's first
-    images, or a short one, as in the paper, where an epoch shows each image once."""
+    images, or a short one, as in the paper, where an epoch shows each image once. A batch that could hold all images
+    is never filled up."""
     optimizer: Literal["sgd", "adamw"] = "sgd"
     """SGD with Nesterov momentum (the paper), or AdamW."""
     lr: float = Field(default=1e-3, gt=0)
@@ -60,8 +61,16 @@ class TrainSettings(Settings):
     """Which epoch is saved as `best/`, by validation labels alone: the highest `accuracy` (the latest of equals; the
     paper), the lowest `cross_entropy`, or the `last`, which is also kept for methods that do not classify. U-Net alone
     may use `pixel_cross_entropy`, the lowest by validation masks (the paper); other methods are refused."""
-    workers: int = Field(default=0, ge=0)
-    """Processes that load images; 0 loads them in the training process, which is best for training on a CPU."""
+    layout: Literal["auto", "channels_last", "channels_first"] = "auto"
+    """Memory layout of features, which differ in rounding and speed: `auto` is `channels_last` for networks with
+    depthwise convolutions (EfficientNet, MobileNet, ConvNeXt) and for bf16, `channels_first` for others (ResNet)."""
+    compile: bool = False
+    """Compile the backbone by torch.compile: the first steps take minutes, later ones less time. Needs a C++ compiler
+    on a CPU."""
+    workers: int | None = Field(default=None, ge=0)
+    """Processes that augment images while the network runs; 0: the training process does. null: none with one computing
+    thread; on a CPU one, and one more per 8 threads; beside a GPU one less than threads, at most 8. The result is the
+    same. Decoded images (`images.cache_mb`) are shared by all of them."""
 
 
 class RunConfig(Settings):

@@ -54,6 +54,10 @@ class Batch:
             return self
         return replace(self, images=torch.where(self.glass > 0.5, colour, self.images), glass=None)
 
+    def laid_out(self, layout: torch.memory_format) -> "Batch":
+        """The same batch with the images in this memory layout, which networks keep for their features."""
+        return replace(self, images=self.images.contiguous(memory_format=layout))
+
     def map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         """The same batch with `change` applied to every tensor, for example to move it to a device."""
         changed = {

@@ -20,6 +20,7 @@ from histolumen.data.transforms import (
     to_working_size,
     training_transform,
 )
+from histolumen.progress import Progress
 from histolumen.tissue.glass import find_glass
 from histolumen.vision import tv_tensors
 
@@ -47,7 +48,8 @@ class TrainingImages(Dataset[TrainingCrop]):
         self.proposals: Sequence[Tensor] | None = None
         """One uint8 map [h, w] per image, transformed together with it; set before images are loaded."""
         self._cache: dict[int, tuple[Tensor, Tensor | None, Tensor | None]] = {}
-        self._cache_bytes_left = settings.cache_mb * 1_000_000
+        self.cached_bytes = 0
+        """Memory that decoded images take; at most `images.cache_mb`."""
 
     def __len__(self) -> int:
         return len(self.manifest.rows)
@@ -90,10 +92,19 @@ class TrainingImages(Dataset[TrainingCrop]):
         mask = self._mask(index, array, image) if self.with_masks else None
         glass = _glass(image) if self.settings.glass == "remove" else None
         size = sum(each.numel() for each in (image, mask, glass) if each is not None)
-        if size <= self._cache_bytes_left:
-            self._cache_bytes_left -= size
+        if self.cached_bytes + size <= self.settings.cache_mb * 1_000_000:
+            self.cached_bytes += size
             self._cache[index] = image, mask, glass
         return image, mask, glass
+
+    def decode_ahead(self, progress: Progress) -> int:
+        """Decode images into the cache until it is full; return their number. Loader processes that are forked later
+        share them instead of decoding and storing each image once per process."""
+        for index in progress.track(range(len(self)), "decoding training images"):
+            self._load(index)
+            if index not in self._cache:
+                break
+        return len(self._cache)
 
     def _at_least_crop(self, image: Tensor) -> Tensor:
         """Enlarge images (at original resolution) that are smaller than the crop."""
@@ -128,7 +139,8 @@ class EpochSampler(Sampler[tuple[int, int]]):
     """(epoch, index) pairs of one process; all processes together cover one shuffled epoch.
 
     The last batch is filled with the first images of the epoch: batches do not depend on the number of processes.
-    With `fill=False` it is short instead, filled only as far as every process needs an image.
+    With `fill=False`, or if one batch could hold all images, it is short instead, filled only as far as every process
+    needs an image.
     """
 
     def __init__(
@@ -144,5 +156,6 @@ class EpochSampler(Sampler[tuple[int, int]]):
         return iter([(self.epoch, int(index)) for index in padded[self.rank :: self.processes]])
 
     def __len__(self) -> int:
-        own = self.batch_size if self.fill else 1
+        fill = self.fill and self.batch_size * self.processes <= self.length
+        own = self.batch_size if fill else 1
         return -(-self.length // (own * self.processes)) * own

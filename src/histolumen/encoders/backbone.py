@@ -1,10 +1,12 @@
 """Backbones: networks from an image to a feature map."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from histolumen.data.transforms import SIZE_MULTIPLE
@@ -15,7 +17,7 @@ from histolumen.encoders.families import Architecture, Cut, family_of
 from histolumen.encoders.geometry import FeatureGeometry, measure_offset
 from histolumen.encoders.hub import hub_errors_as_weights_error, hub_repository, hub_tensors
 from histolumen.encoders.sizes import find_required_multiple
-from histolumen.encoders.tapping import tapped
+from histolumen.encoders.tapping import run_after, run_up_to, tapped
 from histolumen.encoders.trunk import NoTrunk, Trunk
 from histolumen.errors import ConfigError, nearest
 from histolumen.settings import Settings
@@ -39,6 +41,10 @@ class BackboneSettings(Settings):
     statistics: Statistics = "shared"
     """BatchNorm running statistics of whole, foreground and background images: one set (`shared`, the paper), one each
     (`separate`), or never updated (`frozen`). No effect on networks without BatchNorm."""
+    freeze: int = Field(default=0, ge=0)
+    """First stages that keep the weights they were loaded with: no gradients, BatchNorm with its running statistics.
+    Stage 1 is the stem, stage n ends with the last layer of stride 2^n, or with the n-th block of a vision
+    transformer. Saves time and memory in training. 0: all weights are trained (the paper)."""
     mean: tuple[float, float, float] | None = None
     """Input mean per channel, for images in [0, 1]; null: that of timm's or the packaged weights. Set it if your
     weights file needs another."""
@@ -95,6 +101,17 @@ class Backbone(nn.Module):
         with tapped(self.trunk, *layers) as inner:
             features = self(normalised)
         return features, inner
+
+    def up_to(self, layer: str, normalised: Tensor) -> Tensor:
+        """Features of whole images at an inner `layer` of the trunk; later layers are not run."""
+        with cases(Case.WHOLE):
+            return run_up_to(self.trunk, layer, normalised)
+
+    def after(self, layer: str, features: Tensor, *parts: Case) -> Tensor:
+        """Features [B, channels, h, w] from those of an inner `layer`; `parts` are the cases in the batch."""
+        with ExitStack() as stack:
+            stack.enter_context(cases())  # BatchNorm passes the placeholder of earlier layers unchanged
+            return run_after(self.trunk, layer, features, lambda: stack.enter_context(cases(*parts)))
 
 
 def build_backbone(settings: BackboneSettings, *, load_weights: bool = True) -> Backbone:

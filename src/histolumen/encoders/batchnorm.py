@@ -26,16 +26,23 @@ class Case(StrEnum):
 
 
 _current: ContextVar[tuple[Case, ...]] = ContextVar("cases", default=(Case.WHOLE,))
+_traced: tuple[Case, ...] = (Case.WHOLE,)  # the same for torch.compile, which cannot read context variables
 
 
 @contextmanager
 def cases(*parts: Case) -> Iterator[None]:
-    """Within the block, batches consist of `parts`, concatenated in this order and of equal size."""
-    token = _current.set(parts)
+    """Within the block, batches consist of `parts`, concatenated in this order and of equal size.
+
+    Without parts the batch is a placeholder: it is not normalised, and no statistics are updated.
+    """
+    global _traced  # noqa: PLW0603 - read only where a training is compiled
+    token, before = _current.set(parts), _traced
+    _traced = parts
     try:
         yield
     finally:
         _current.reset(token)
+        _traced = before
 
 
 class _PartwiseNorm(torch.autograd.Function):
@@ -93,6 +100,7 @@ class CaseBatchNorm(nn.Module):
         super().__init__()
         self.norm = norm
         self.statistics = statistics
+        self._kept = statistics == "frozen"
         if statistics == "separate":  # whole images use those of the layer itself
             for case in (Case.FOREGROUND, Case.BACKGROUND):
                 self.register_buffer(f"{case}_mean", _buffer(norm.running_mean).clone())
@@ -100,20 +108,27 @@ class CaseBatchNorm(nn.Module):
 
     def train(self, mode: bool = True) -> "CaseBatchNorm":
         super().train(mode)
-        if self.statistics == "frozen":
+        if self._kept:
             self.norm.eval()
         return self
 
+    def keep_statistics(self) -> None:
+        """Never update the running statistics, and normalise by them in training too."""
+        self._kept = True
+        self.norm.eval()
+
     def forward(self, x: Tensor) -> Tensor:
-        parts, norm = _current.get(), self.norm
-        first = parts[0]
-        if norm.training and len(parts) > 1:
+        compiling, norm = torch.compiler.is_compiling(), self.norm
+        parts = _traced if compiling else _current.get()
+        if not parts:
+            return self._activate(x)
+        if norm.training and len(parts) > 1 and not compiling:
             statistics = [buffer for case in parts for buffer in self._running(case)]
             return self._activate(_PartwiseNorm.apply(x, norm.weight, norm.bias, norm.momentum, norm.eps, *statistics))
-        if self.statistics == "separate" and len(parts) > 1:
+        if len(parts) > 1 and (self.statistics == "separate" or norm.training):  # copies that a compiler avoids
             chunks = zip(x.chunk(len(parts)), parts, strict=True)
             return self._activate(torch.cat([self._normalise(chunk, case) for chunk, case in chunks]))
-        return self._activate(self._normalise(x, first))
+        return self._activate(self._normalise(x, parts[0]))
 
     def _running(self, case: Case) -> tuple[Tensor, Tensor]:
         if self.statistics == "separate" and case is not Case.WHOLE:

@@ -1,6 +1,6 @@
 """Outputs of inner layers of a network."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -57,10 +57,70 @@ def tapped(network: nn.Module, *layers: str) -> Iterator[list[Tensor]]:
 
     handles = [network.get_submodule(layer).register_forward_hook(collect) for layer in layers]
     try:
-        yield outputs
+        with uncompiled(network):
+            yield outputs
     finally:
         for handle in handles:
             handle.remove()
+
+
+class _Reached(Exception):  # noqa: N818 - not an error
+    """Ends a pass at a layer; carries its output."""
+
+    def __init__(self, output: Tensor):
+        super().__init__()
+        self.output = output
+
+
+def run_up_to(network: nn.Module, layer: str, images: Tensor) -> Tensor:
+    """Output of `layer`; later layers are not run."""
+
+    def stop(_module: nn.Module, _inputs: Any, output: Any) -> None:
+        raise _Reached(output)
+
+    handle = network.get_submodule(layer).register_forward_hook(stop)
+    try:
+        with uncompiled(network):
+            network(images)
+    except _Reached as reached:
+        return reached.output
+    finally:
+        handle.remove()
+    raise ValueError(f"layer {layer} did not run")
+
+
+def run_after(network: nn.Module, layer: str, features: Tensor, on_reached: Callable[[], Any]) -> Tensor:
+    """Output of `network` where `layer` has the output `features`.
+
+    Earlier layers run on a small placeholder, whose features are dropped: so no network needs to be taken apart.
+
+    Args:
+        network: whose layers form a chain; no connection may bypass `layer`.
+        layer: name of the layer.
+        features: [B, C, h, w].
+        on_reached: called before the first layer that sees `features`.
+    """
+
+    def insert(_module: nn.Module, _inputs: Any, _output: Any) -> Tensor:
+        on_reached()
+        return features
+
+    handle = network.get_submodule(layer).register_forward_hook(insert)
+    try:
+        with uncompiled(network):
+            return network(features.new_zeros(1, 3, _PROBE, _PROBE))
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def uncompiled(network: nn.Module) -> Iterator[None]:
+    """Run `network` without torch.compile within the block: compiled code does not see hooks added later."""
+    compiled, network._compiled_call_impl = network._compiled_call_impl, None
+    try:
+        yield
+    finally:
+        network._compiled_call_impl = compiled
 
 
 class TappedNetwork(nn.Module):

@@ -8,9 +8,6 @@ from lightning_fabric import Fabric
 
 from histolumen.errors import ConfigError
 
-_BF16_UNITS = ("avx512_bf16", "amx_bf16", "bf16")
-"""Instructions of x86 and ARM processors that compute in bfloat16; without them it is emulated, many times slower."""
-
 
 def make_fabric(devices: str = "auto", nodes: int = 1) -> Fabric:
     """Set up the processes of a run, and start them if there are several.
@@ -37,23 +34,6 @@ def make_fabric(devices: str = "auto", nodes: int = 1) -> Fabric:
     if torch.distributed.is_initialized():  # else its threads may abort the process while it exits
         atexit.register(torch.distributed.destroy_process_group)
     return fabric
-
-
-def check_precision(precision: str) -> None:
-    """Refuse `train.precision` bf16 on a device that would have to emulate it."""
-    if precision == "bf16" and not computes_in_bf16():
-        raise ConfigError(
-            "train.precision=bf16: this processor cannot compute in bfloat16 and would be many times slower; use "
-            "train.precision=32"
-        )
-
-
-def computes_in_bf16() -> bool:
-    """Whether the device that trains has instructions for bfloat16."""
-    if torch.cuda.is_available():
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    capabilities = torch.cpu.get_capabilities()
-    return any(capabilities.get(unit, False) for unit in _BF16_UNITS)
 
 
 def is_main_process() -> bool:

@@ -11,9 +11,10 @@ from histolumen.methods.base import Method
 
 def build_optimizer(method: Method, settings: TrainSettings) -> Optimizer:
     """SGD with Nesterov momentum, or AdamW; heads have `head_lr_factor` times the rate of the backbone."""
-    backbone = list(method.backbone.parameters())
-    backbone_ids = {id(parameter) for parameter in backbone}
-    heads: list[nn.Parameter] = [parameter for parameter in method.parameters() if id(parameter) not in backbone_ids]
+    backbone_ids = {id(parameter) for parameter in method.backbone.parameters()}
+    trained = [parameter for parameter in method.parameters() if parameter.requires_grad]  # not those of frozen stages
+    backbone = [parameter for parameter in trained if id(parameter) in backbone_ids]
+    heads: list[nn.Parameter] = [parameter for parameter in trained if id(parameter) not in backbone_ids]
     groups = [
         {"params": backbone, "lr": settings.lr, "factor": 1.0},
         {"params": heads, "lr": settings.lr * settings.head_lr_factor, "factor": settings.head_lr_factor},

@@ -10,6 +10,9 @@ from histolumen.config import RunConfig, parse_run_config, read_recipe
 from histolumen.data.manifest import Manifest, read_manifest
 from histolumen.errors import RunError
 
+_WITHOUT_EFFECT = {"images.mpp", "images.cache_mb", "train.workers"}
+"""Settings that do not change the weights."""
+
 
 def check_folder(out: Path, config: RunConfig, manifest: Manifest, *, resume: bool) -> None:
     """Refuse to overwrite a run, or to resume one with other settings, images or labels."""
@@ -19,7 +22,7 @@ def check_folder(out: Path, config: RunConfig, manifest: Manifest, *, resume: bo
         raise RunError(f"{out}: already holds a run; add --resume to continue it, or choose another --out")
     if exists:
         before, now = parse_run_config(read_recipe(str(out / "config.yaml"))).flat(), config.flat()
-        changeable = {"images.mpp"} if config.train.schedule == "cosine" else {"images.mpp", "train.epochs"}
+        changeable = _WITHOUT_EFFECT if config.train.schedule == "cosine" else {*_WITHOUT_EFFECT, "train.epochs"}
         changed = [key for key in now if now[key] != before.get(key) and key not in changeable]
         if changed:
             key = changed[0]

@@ -7,32 +7,35 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor
-from torch.utils.data import DataLoader
 
 from histolumen.config import RunConfig
-from histolumen.data.batch import Batch
 from histolumen.data.check import split_notes
 from histolumen.data.dataset import EpochSampler, TrainingImages
 from histolumen.data.leakage import refuse_shared_patients
 from histolumen.data.manifest import Manifest, check_trainable
 from histolumen.data.transforms import working_mpp
 from histolumen.encoders.backbone import build_backbone
+from histolumen.encoders.freezing import freeze_stages
+from histolumen.engine.arithmetic import check_precision, compile_backbone, memory_layout
 from histolumen.engine.checkpoint import ModelCard, load_state, load_weights, save_model, write_text
-from histolumen.engine.launch import check_precision, make_fabric
+from histolumen.engine.launch import make_fabric
+from histolumen.engine.loading import decode_once, loader_processes, make_loader
 from histolumen.engine.memory import keep_freed_memory
 from histolumen.engine.optim import build_optimizer, learning_rate, set_learning_rate
 from histolumen.engine.proposals import WholeTrainingImages, make_proposals, read_proposals
 from histolumen.engine.resume import check_folder, random_state, set_random_state
 from histolumen.engine.runlog import RunLog, environment
 from histolumen.engine.selection import TrainingState, epoch_score
+from histolumen.engine.steps import Steps
 from histolumen.engine.supervised import MaskValidation
+from histolumen.engine.timing import Stopwatch
 from histolumen.engine.validate import Validation, validate
-from histolumen.errors import ConfigError, DataError, HistolumenError, ImageError, RunError
+from histolumen.errors import ConfigError, DataError, HistolumenError, RunError
 from histolumen.locking import exclusive
 from histolumen.methods.base import build_method
 from histolumen.progress import SILENT, Progress
@@ -46,6 +49,7 @@ def train(
     resume: bool = False,
     devices: str = "auto",
     nodes: int = 1,
+    profile: bool = False,
     progress: Progress = SILENT,
 ) -> TrainingState:
     """Train and write a run folder.
@@ -57,6 +61,7 @@ def train(
         resume: continue after the last finished epoch of `out`.
         devices: number of processes on this machine, or "auto".
         nodes: number of machines.
+        profile: report where the time went, as a message at the end.
         progress: receives steps and epochs.
     """
     check_trainable(manifest, manifest.root)
@@ -73,7 +78,7 @@ def train(
     reporting = progress if fabric.is_global_zero else SILENT
     with _only_writer(fabric, out):
         check_folder(out, config, manifest, resume=resume)  # again: another run may have ended meanwhile
-        return _Run(fabric, config, manifest, out, reporting).train(resume=resume)
+        return _Run(fabric, config, manifest, out, reporting).train(resume=resume, profile=profile)
 
 
 @contextmanager
@@ -98,9 +103,11 @@ class _Run:
         torch.manual_seed(config.seed)  # the same initial weights in every process
         negative_class = config.images.negative_index(self.classes)
         self.method = build_method(config.method, build_backbone(config.backbone), len(self.classes), negative_class)
-        self.mixed = config.train.precision == "bf16"
-        if self.mixed:  # the faster layout; single precision keeps the one of published scores
-            self.method = self.method.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+        freeze_stages(self.method.backbone, config.backbone.freeze)
+        layout = memory_layout(self.method, config.train)
+        self.method = self.method.to(memory_format=layout)  # pyright: ignore[reportCallIssue]
+        if config.train.compile:
+            compile_backbone(self.method.backbone)
         torch.manual_seed(config.seed * 1009 + fabric.global_rank)  # but independent dropout
         self.optimizer = build_optimizer(self.method, config.train)
         self.method.on_train_start(config.train.epochs)
@@ -130,22 +137,18 @@ class _Run:
             fabric.world_size,
             fill=config.train.last_batch == "fill",
         )
+        batch_bytes = self.own_batch * 3 * self.images.settings.crop**2 * 4
+        self.workers = loader_processes(config.train.workers, fabric.device, batch_bytes)
         self.loader = self._make_loader()
 
-    def _make_loader(self) -> DataLoader[Any]:
-        workers = self.config.train.workers
-        return DataLoader(
-            self.images,
-            self.own_batch,
-            sampler=self.sampler,
-            num_workers=workers,
-            collate_fn=Batch.of,
-            persistent_workers=workers > 0,
-            generator=torch.Generator(),  # else `workers` would change the generator that dropout uses
-        )
+    def _make_loader(self) -> Any:
+        return make_loader(self.images, self.own_batch, self.sampler, self.workers)
 
-    def train(self, *, resume: bool) -> TrainingState:
+    def train(self, *, resume: bool, profile: bool) -> TrainingState:
         module, optimizer = self._set_up()
+        on_gpu = self.fabric.device.type == "cuda"
+        watch = Stopwatch(torch.cuda.synchronize if profile and on_gpu else None)
+        steps = Steps(self.fabric, self.method, module, optimizer, self.config.train, watch)
         state = self._resume() if resume and (self.out / "last").exists() else self._begin()
         epochs = self.config.train.epochs
         with ExitStack() as stack:
@@ -154,20 +157,23 @@ class _Run:
                 stack.callback(log.close)
             for note in [*split_notes(self.manifest), *self.method.backbone.notes]:
                 self.progress.message(note)
+            decode_once(self.images, self.workers, self.progress)
             self.progress.training_started(epochs, len(self.loader), state.epochs)
+            if profile:
+                stack.callback(lambda: self.progress.message(watch.table()))
             stack.callback(self.progress.training_ended)
             for epoch in range(state.epochs, epochs):
                 started = time.perf_counter()
-                self._propose(epoch, resumed=epoch == state.epochs > 0)
+                with watch.phase("proposals"):
+                    self._propose(epoch, resumed=epoch == state.epochs > 0)
                 rate = learning_rate(epoch, self.config.train)
                 set_learning_rate(self.optimizer, rate)
                 scheduled = self.method.scheduled_values()
-                losses, error = self._epoch(epoch, module, optimizer, rate)
+                self.sampler.epoch = epoch
+                losses, error = steps.epoch(self.loader, self.out, epoch, rate, self.progress)
                 self._share_buffers()
-                validation = validate(self.fabric, self.method, self.manifest, self.classes, self.config.images)
-                if validation and self.mask_validation:
-                    pixels = self.mask_validation.pixel_cross_entropy(self.fabric)
-                    validation = replace(validation, pixel_cross_entropy=pixels)
+                with watch.phase("validation"):
+                    validation = self._validate()
                 if log is not None:  # before saving: after a kill in between, the epoch and its line are repeated
                     seconds = round(time.perf_counter() - started, 2)
                     record: dict[str, Any] = {"epoch": epoch + 1, "seconds": seconds, "lr": rate, "loss": losses}
@@ -176,7 +182,8 @@ class _Run:
                     record |= {"valid": validation.as_dict()} if validation else {}
                     log.write(record)
                     self.progress.training_epoch(record)
-                state = self._save(epoch, state, validation)
+                with watch.phase("checkpoint"):
+                    state = self._save(epoch, state, validation)
         return state
 
     def _set_up(self) -> tuple[Any, Any]:
@@ -200,41 +207,12 @@ class _Run:
             self.images.proposals = read_proposals(self.out)
             self.loader = self._make_loader()  # loader processes hold a copy of the images
 
-    def _epoch(self, epoch: int, module: Any, optimizer: Any, rate: float) -> tuple[dict[str, float], float | None]:
-        """Train one epoch; return the mean of each loss term and the training error in percent."""
-        self.method.train()
-        self.sampler.epoch = epoch
-        totals: dict[str, Tensor] = {}
-        wrong = torch.zeros(2, device=self.fabric.device)  # misclassified images, all images
-        for loaded in _with_short_errors(self.loader):
-            batch = loaded.map(self.fabric.to_device).without_glass(self.method.backbone.mean)
-            # not Fabric's own precision: it casts the weights anew for each layer and pass, and takes twice as long
-            with torch.autocast(self.fabric.device.type, torch.bfloat16, enabled=self.mixed):
-                terms, scores = module.losses(batch)
-            if scores is not None:
-                wrong += torch.stack([(scores.argmax(1) != batch.labels).sum(), wrong.new_tensor(len(scores))])
-            loss = cast("Tensor", sum(terms.values()))
-            if not torch.isfinite(loss):
-                raise RunError(
-                    f"{self.out}: the loss became {loss.item()} in epoch {epoch + 1}; lower train.lr or set "
-                    "train.clip_gradient. The last finished epoch is kept."
-                )
-            if loss.requires_grad:
-                self._step(loss, module, optimizer)
-            detached = {name: term.detach() for name, term in {**terms, "total": loss}.items()}
-            totals = {name: totals.get(name, 0) + value for name, value in detached.items()}
-            self.progress.training_step({name: value.item() for name, value in detached.items()}, rate)
-        means = {name: value / len(self.loader) for name, value in totals.items()}
-        misclassified, total = (self._mean_over_processes(value) for value in wrong)
-        error = round(100 * misclassified / total, 3) if total else None
-        return {name: self._mean_over_processes(value) for name, value in means.items()}, error
-
-    def _step(self, loss: Tensor, module: Any, optimizer: Any) -> None:
-        optimizer.zero_grad()
-        self.fabric.backward(loss)
-        if self.config.train.clip_gradient is not None:
-            self.fabric.clip_gradients(module, optimizer, max_norm=self.config.train.clip_gradient)
-        optimizer.step()
+    def _validate(self) -> Validation | None:
+        validation = validate(self.fabric, self.method, self.manifest, self.classes, self.config.images)
+        if validation and self.mask_validation:
+            pixels = self.mask_validation.pixel_cross_entropy(self.fabric)
+            validation = replace(validation, pixel_cross_entropy=pixels)
+        return validation
 
     def _share_buffers(self) -> None:
         """Copy the running statistics of the first process, which saves the model, to all others."""
@@ -251,9 +229,6 @@ class _Run:
         else:
             states = [own]
         return torch.stack(states).cpu()
-
-    def _mean_over_processes(self, value: Tensor) -> float:
-        return cast("Tensor", self.fabric.all_reduce(value, reduce_op="mean")).item()
 
     def _save(self, epoch: int, state: TrainingState, validation: Validation | None) -> TrainingState:
         """Save the epoch as `last/` and, if it is the best so far, as `best/`.
@@ -300,11 +275,3 @@ class _Run:
             )
         set_random_state(random_states[self.fabric.global_rank])
         return TrainingState(state["epochs"], state["best_epoch"], state["best_score"])
-
-
-def _with_short_errors(loader: DataLoader[Batch]) -> Iterator[Batch]:
-    """Yield batches; an image error of a loader process is reduced to its message, without the traceback."""
-    try:
-        yield from loader
-    except ImageError as error:
-        raise ImageError(str(error).strip().splitlines()[-1].removeprefix("histolumen.errors.ImageError: ")) from error

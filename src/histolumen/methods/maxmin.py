@@ -5,8 +5,8 @@ classifier must predict the class of X+ = X * M+ (Eq. 1-1) and be uncertain on X
 barrier keeps both regions large (Eq. 5).
 
 Extensions of the paper, all off by default (docs/method.md): a mask decoder (`mask_from`), mask proposals from tissue
-clusters (`grouping`), which the current mask can update (`self_training`), an edge-aware term (`edges`), and a class
-whose images have no foreground (`negative_evidence`).
+clusters (`grouping`), which the current mask can update (`self_training`), an edge-aware term (`edges`), a class whose
+images have no foreground (`negative_evidence`), and masking of features instead of the image (`mask_at`).
 """
 
 from typing import Any, cast
@@ -20,9 +20,11 @@ from histolumen.data.batch import Batch
 from histolumen.encoders.backbone import Backbone
 from histolumen.encoders.batchnorm import Case
 from histolumen.encoders.geometry import FeatureGeometry, enlarge, min_max
+from histolumen.encoders.tapping import layer_of_stride, tapped
+from histolumen.errors import ConfigError
 from histolumen.methods.base import Losses, Method, predict_flipped, register
 from histolumen.methods.maxmin_settings import MaxMinSettings
-from histolumen.methods.view import Answer, Layer, MapRunner, Mask, View, at_once, resized, stretched
+from histolumen.methods.view import Answer, Layer, MapRunner, Mask, View, appended, at_once, resized, stretched
 from histolumen.nets.pooling import WildcatHead
 from histolumen.nets.pyramid import PyramidDecoder
 from histolumen.proposals.images import Proposals, WholeImages
@@ -65,6 +67,10 @@ class MaxMin(Method):
         self.decoder: PyramidDecoder | None = None
         if settings.mask_from == "decoder":
             self.decoder = PyramidDecoder(backbone, settings.decoder_stride, settings.decoder_width)
+        self.masked_layer: str | None = None
+        """The layer whose features are masked; None: the image is."""
+        if settings.mask_at == "features" and self.classifier is not None:
+            self.masked_layer = _masked_layer(backbone, settings.mask_stride)
         self.register_buffer("t", torch.tensor(settings.t))
         self.register_buffer("sigma", torch.tensor(settings.sigma))
         self.register_load_state_dict_pre_hook(_drop_former_buffer)
@@ -77,7 +83,8 @@ class MaxMin(Method):
     def losses(self, batch: Batch) -> Losses:
         s = self.settings
         X = self.backbone.normalise(batch.images)
-        features, inner = self._features(X)  # forward X into M
+        with tapped(self.backbone.trunk, *([self.masked_layer] if self.masked_layer else [])) as early:
+            features, inner = self._features(X)  # forward X into M
         maps = self.localizer.maps(features)
         scores = self.localizer.scores(maps)
         terms = {"localizer": losses.cross_entropy(scores, batch.labels)}
@@ -97,7 +104,8 @@ class MaxMin(Method):
         if s.size_barrier:
             terms["size"] = losses.size_barrier(foreground, self.t, s.size_unit, negative)
         if self.classifier is not None:
-            on_plus, on_minus = self._classify_regions(self.classifier, X, foreground)  # forward X+, X- into C
+            # forward X+, X- into C
+            on_plus, on_minus = self._classify_regions(self.classifier, early[0] if early else X, foreground)
             if on_plus is not None:
                 scores = on_plus
                 terms["foreground"] = losses.cross_entropy(on_plus, batch.labels)
@@ -109,9 +117,11 @@ class MaxMin(Method):
         """Algorithm 1 at test time: the mask from X, the class from X+. X- is never computed."""
         mask, scores = self._locate(view)
         if self.classifier is not None and self.settings.foreground:
-            on_plus = view.positions(
-                self._classifier_maps, self.backbone.geometry, seen=mask, scale=self.settings.classifier_scale
-            )
+            if self.masked_layer is None:
+                scale, masking = self.settings.classifier_scale, torch.mul
+            else:
+                scale, masking = 1.0, appended
+            on_plus = view.positions(self._classifier_maps, self.backbone.geometry, mask, scale, masking)
             scores = self.classifier.scores(on_plus)
         elif scores is None:
             scores = self.localizer.scores(view.positions(self._localizer_maps, self.backbone.geometry))
@@ -123,7 +133,11 @@ class MaxMin(Method):
             return super().classify_region(pixels, region, run)
         classifier, trained = self.classifier, self._regions()
         case = region if region in trained else trained[0]
-        maps = run(lambda X: classifier.maps(self.backbone(X, case)), resized(pixels, self.settings.classifier_scale))
+        if self.masked_layer is None:
+            pixels = resized(pixels, self.settings.classifier_scale)
+        else:  # masked pixels are zero in all channels
+            pixels = appended(pixels, (pixels != 0).any(1, keepdim=True))
+        maps = run(lambda X: classifier.maps(self._region_features(X, case)), pixels)
         return classifier.scores(maps).softmax(1)
 
     def _locate(self, view: View) -> tuple[Mask, Tensor | None]:
@@ -149,7 +163,14 @@ class MaxMin(Method):
         return self.localizer.maps(self.backbone(X))
 
     def _classifier_maps(self, X_plus: Tensor) -> Tensor:
-        return cast("WildcatHead", self.classifier).maps(self.backbone(X_plus, Case.FOREGROUND))
+        return cast("WildcatHead", self.classifier).maps(self._region_features(X_plus, Case.FOREGROUND))
+
+    def _region_features(self, pixels: Tensor, region: Case) -> Tensor:
+        """Features of X+ or X-, or, where features are masked, of X with the mask as fourth channel."""
+        if self.masked_layer is None:
+            return self.backbone(pixels, region)
+        early = self.backbone.up_to(self.masked_layer, pixels[:, :3])
+        return self.backbone.after(self.masked_layer, early * _at_size(pixels[:, 3:], early), region)
 
     def _decoder_logits(self, X: Tensor) -> Tensor:
         return cast("PyramidDecoder", self.decoder)(*self._features(X))
@@ -219,15 +240,37 @@ class MaxMin(Method):
         return tuple(case for case, enabled in regions if enabled)
 
     def _classify_regions(
-        self, classifier: WildcatHead, X: Tensor, foreground: Tensor
+        self, classifier: WildcatHead, unmasked: Tensor, foreground: Tensor
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Scores of C on X+ and X-, which pass through the backbone as one batch."""
+        """Scores of C on X+ and X-, which pass through the backbone as one batch; `unmasked` is X or its features."""
         regions = self._regions()
+        if self.masked_layer is not None:
+            foreground = _at_size(foreground, unmasked)
         masks = {Case.FOREGROUND: foreground, Case.BACKGROUND: 1 - foreground}
-        stacked = torch.cat([resized(X * masks[case], self.settings.classifier_scale) for case in regions])
-        scores = classifier(self.backbone(stacked, *regions)).chunk(len(regions))
-        by_region = dict(zip(regions, scores, strict=True))
+        masked = [unmasked * masks[case] for case in regions]
+        if self.masked_layer is None:
+            stacked = torch.cat([resized(each, self.settings.classifier_scale) for each in masked])
+            features = self.backbone(stacked, *regions)
+        else:
+            features = self.backbone.after(self.masked_layer, torch.cat(masked), *regions)
+        by_region = dict(zip(regions, classifier(features).chunk(len(regions)), strict=True))
         return by_region.get(Case.FOREGROUND), by_region.get(Case.BACKGROUND)
+
+
+def _masked_layer(backbone: Backbone, stride: int) -> str:
+    """The last layer of `stride`, which must leave later layers to run."""
+    if backbone.single_stride or stride >= backbone.stride:
+        kind = "all layers of this backbone have" if backbone.single_stride else "this backbone ends at"
+        raise ConfigError(
+            f"method.mask_at=features with mask_stride={stride}: {kind} stride {backbone.stride}, so that no layers of "
+            "another stride would follow; use a smaller method.mask_stride, or method.mask_at=image"
+        )
+    return layer_of_stride(backbone.trunk, stride)
+
+
+def _at_size(mask: Tensor, features: Tensor) -> Tensor:
+    """A soft mask at the size of features: the mean over the pixels of each position."""
+    return F.interpolate(mask, size=features.shape[2:], mode="area").to(features)
 
 
 def _drop_former_buffer(method: MaxMin, state: dict[str, Any], prefix: str, *_: Any) -> None:  # noqa: ARG001 - torch's signature

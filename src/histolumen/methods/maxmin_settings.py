@@ -39,6 +39,11 @@ class MaxMinSettings(PoolingSettings):
     """Unit of region sizes in the barrier: sums of mask values (`pixels`) or shares of the image (`fraction`)."""
     classifier_scale: float = Field(default=0.8, gt=0, le=1)
     """Factor by which X+ and X- are resized for the classifier."""
+    mask_at: Literal["image", "features"] = "image"
+    """What M+ multiplies to form X+ and X-: the `image` (the paper), or the `features` of X at `mask_stride`, so that
+    only later layers run three times per step. The losses are the same; `classifier_scale` has no effect."""
+    mask_stride: Literal[2, 4, 8, 16] = 8
+    """`mask_at: features`: stride of the features that are masked; below the backbone's own stride."""
     mask_from: Literal["cam", "decoder"] = "cam"
     """Source of M+: the localizer's class maps by Eq. 8 (`cam`, the paper), or a `decoder` with its own logits."""
     decoder_stride: Literal[4, 8, 16] = 4

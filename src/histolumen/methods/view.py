@@ -19,6 +19,13 @@ MapNet = Callable[[Tensor], Tensor]
 """From normalised pixels [B, 3, H, W] to maps [B, K, h, w]; fully convolutional."""
 Pointwise = Callable[[Tensor], Tensor]
 """A function applied to each pixel or position independently."""
+Masking = Callable[[Tensor, Tensor], Tensor]
+"""How a network receives normalised pixels [B, 3, H, W] and a soft mask [B, 1, H, W]: their product, or both."""
+
+
+def appended(pixels: Tensor, mask: Tensor) -> Tensor:
+    """A `Masking` that leaves the pixels as they are and adds the mask as a fourth channel."""
+    return torch.cat([pixels, mask.to(pixels)], dim=1)
 
 
 def unchanged(values: Tensor) -> Tensor:
@@ -85,7 +92,14 @@ class View(Protocol):
         """Number of images; 1 for a slide."""
         ...
 
-    def maps(self, net: MapNet, geometry: FeatureGeometry, seen: Mask | None = None, scale: float = 1.0) -> Maps:
+    def maps(
+        self,
+        net: MapNet,
+        geometry: FeatureGeometry,
+        seen: Mask | None = None,
+        scale: float = 1.0,
+        masking: Masking = torch.mul,
+    ) -> Maps:
         """Run `net` over the pixels.
 
         Args:
@@ -93,10 +107,18 @@ class View(Protocol):
             geometry: where its positions lie on its input pixels.
             seen: mask that the pixels are multiplied by first.
             scale: factor by which they are then resized.
+            masking: what is done with `seen` instead of the multiplication.
         """
         ...
 
-    def positions(self, net: MapNet, geometry: FeatureGeometry, seen: Mask | None = None, scale: float = 1.0) -> Tensor:
+    def positions(
+        self,
+        net: MapNet,
+        geometry: FeatureGeometry,
+        seen: Mask | None = None,
+        scale: float = 1.0,
+        masking: Masking = torch.mul,
+    ) -> Tensor:
         """Same as `maps(...).positions`, for maps that are not used in a mask."""
         ...
 
@@ -154,12 +176,26 @@ class ImageView:
     def count(self) -> int:
         return len(self.pixels)
 
-    def maps(self, net: MapNet, geometry: FeatureGeometry, seen: Mask | None = None, scale: float = 1.0) -> ImageMaps:
-        pixels = self.pixels if seen is None else self.pixels * self.render(seen)
+    def maps(
+        self,
+        net: MapNet,
+        geometry: FeatureGeometry,
+        seen: Mask | None = None,
+        scale: float = 1.0,
+        masking: Masking = torch.mul,
+    ) -> ImageMaps:
+        pixels = self.pixels if seen is None else masking(self.pixels, self.render(seen))
         return ImageMaps(self._run(net, resized(pixels, scale)), geometry.scaled(1 / scale), self._size)
 
-    def positions(self, net: MapNet, geometry: FeatureGeometry, seen: Mask | None = None, scale: float = 1.0) -> Tensor:
-        return self.maps(net, geometry, seen, scale).positions
+    def positions(
+        self,
+        net: MapNet,
+        geometry: FeatureGeometry,
+        seen: Mask | None = None,
+        scale: float = 1.0,
+        masking: Masking = torch.mul,
+    ) -> Tensor:
+        return self.maps(net, geometry, seen, scale, masking).positions
 
     def render(self, mask: Mask) -> Tensor:
         """The mask at the size of the images."""

@@ -18,8 +18,9 @@ from torch import nn
 from histolumen.config import load_config
 from histolumen.encoders.backbone import Backbone
 from histolumen.engine.model import Model, load
-from histolumen.engine.slides import maps, view
+from histolumen.engine.slides import maps, predict, view
 from histolumen.engine.slides.predict import SlideSettings, save_slide_prediction
+from histolumen.engine.slides.prediction import OUTPUTS
 from histolumen.errors import ConfigError, SlideError
 from histolumen.methods.base import build_method, method_names, settings_of
 from histolumen.methods.maxmin import MaxMin, MaxMinSettings
@@ -213,6 +214,26 @@ def test_finished_tiles_are_not_repeated_after_an_interruption(tmp_path, gland_s
     assert np.array_equal(heat_of(tmp_path / "parts"), heat_of(tmp_path / "whole"))
 
 
+@pytest.mark.parametrize("broken", [False, True])
+def test_files_made_in_the_background_are_the_same_byte_for_byte(tmp_path, gland_slide, tiny_run, monkeypatch, broken):
+    """A large heat map's outlines and pyramid are made while the second pass runs; if that fails, afterwards."""
+    model = load(tiny_run)
+    here = save_slide_prediction(model, gland_slide, tmp_path / "here/slide", SMALL_TILES)
+    started = []
+    real = predict.BackgroundFiles
+    monkeypatch.setattr(predict, "_WORTH_A_PROCESS", 0)
+    monkeypatch.setattr(predict, "BackgroundFiles", lambda *given: started.append(real(*given)) or started[-1])
+    if broken:
+        monkeypatch.setattr(sys, "executable", str(tmp_path / "absent"))
+    there = save_slide_prediction(model, gland_slide, tmp_path / "there/slide", SMALL_TILES)
+    assert len(started) == 1
+    assert (started[0].results() is None) or not broken
+    assert here == there
+    for name in OUTPUTS:
+        assert (tmp_path / "here/slide" / name).read_bytes() == (tmp_path / "there/slide" / name).read_bytes(), name
+    assert not (tmp_path / "there/slide/unfinished").exists()
+
+
 def test_unfinished_work_of_another_model_is_discarded(tmp_path, gland_slide, tiny_run):
     model = load(tiny_run)
     monkey = tmp_path / "out/unfinished"
@@ -260,13 +281,18 @@ def test_a_slide_without_tissue_is_an_error_with_a_preview(tmp_path, tiny_run):
     assert (tmp_path / "out/tissue.png").exists()
 
 
-@pytest.mark.parametrize("name", method_names())
-def test_every_method_predicts_slides(tmp_path, gland_slide, name):
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *((name, {"test_rounds": 2} if name == "erase" else {}) for name in method_names()),  # 2: a second pass
+        ("maxmin", {"mask_at": "features"}),
+    ],
+)
+def test_every_method_predicts_slides(tmp_path, gland_slide, name, options):
     from histolumen.encoders.backbone import build_backbone
 
     config = load_config("glas-sem", SMALL)
     torch.manual_seed(0)
-    options = {"erase": {"test_rounds": 2}}.get(name, {})  # a second pass over the slide
     method = build_method(settings_of(name)(**options), build_backbone(config.backbone), 2)
     model = Model(method, ["benign", "malignant"], config, torch.device("cpu"))
     record = save_slide_prediction(model, gland_slide, tmp_path, SMALL_TILES)

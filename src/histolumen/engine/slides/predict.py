@@ -6,6 +6,7 @@ import math
 import shutil
 import tempfile
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from pydantic import Field
 from histolumen.atomic import new_file
 from histolumen.engine.model import Model
 from histolumen.engine.slides.maps import Canvas, cell_of_mask, soft_window
-from histolumen.engine.slides.prediction import CERTAIN, SlidePrediction
+from histolumen.engine.slides.prediction import SlidePrediction, heat_files
 from histolumen.engine.slides.view import SlideView
 from histolumen.errors import ConfigError, SlideError
+from histolumen.export.in_background import CERTAIN, BackgroundFiles
 from histolumen.methods.class_maps import likeliest_with_foreground
 from histolumen.methods.view import Answer, Mask
 from histolumen.progress import SILENT, Progress
@@ -33,6 +35,7 @@ _TISSUE_MPP = 8.0  # microns per pixel at which tissue is detected
 _LARGEST_LUMEN = 10_000  # square microns; a larger white field is glass, also where tissue encloses it
 _MAX_ENLARGEMENT = 16  # beyond, the network would see blurred spots, and their number would have no limit
 _BLOCK = 512  # side of the blocks in which the heat map is computed, in cells
+_WORTH_A_PROCESS = 2**19  # cells of a heat map; starting a process takes about as long as the files of fewer
 _OVERVIEW_SIDE = 1600  # longest side of the reduced slide, in pixels
 
 
@@ -73,7 +76,8 @@ def save_slide_prediction(
         The slide's row of `slides.csv`.
     """
     work = folder / _UNFINISHED
-    record = _predict(model, path, work, settings, progress, folder / "tissue.png").save(folder)
+    with _Early(work) as early:
+        record = _predict(model, path, work, settings, progress, folder / "tissue.png", early).save(folder)
     shutil.rmtree(work, ignore_errors=True)
     return record
 
@@ -93,6 +97,7 @@ def _predict(
     settings: SlideSettings,
     progress: Progress,
     preview: Path | None = None,
+    early: "_Early | None" = None,
 ) -> SlidePrediction:
     with open_slide(path, settings.slide_mpp) as slide:
         model_mpp, mpp = _model_mpp(model, settings), slide.require_mpp()
@@ -111,16 +116,20 @@ def _predict(
             raise SlideError(f"{path}: no tissue found{advice}")
         canvas = _canvas(model, slide, tissue, scale, work, settings, progress)
         _start_work(work, _fingerprint(model, canvas, mpp))
-        with SlideView(canvas, model.method.backbone.normalise, model.config.images.glass == "remove") as view:
+        min_area, on_mask = settings.min_area, None
+        if early is not None:
+            on_mask = partial(early.start, canvas, mpp, min_area)
+        with SlideView(canvas, model.method.backbone.normalise, model.config.images.glass == "remove", on_mask) as view:
             answer = model.method.predict(view)
             if not answer.probs.isfinite().all():
                 raise SlideError(f"{path}: the predicted probabilities are not finite; check the training of the model")
             cell = cell_of_mask(answer.mask)
+            heat, background = early.of(answer.mask) if early is not None else (None, None)
             probabilities = dict(zip(model.classes, answer.probs[0].tolist(), strict=True))
             return SlidePrediction(
                 slide=path,
                 probabilities=probabilities,
-                heat=_heat(canvas, answer.mask, cell),
+                heat=_heat(canvas, answer.mask, cell) if heat is None else heat,
                 pixels_per_cell=scale * cell,
                 size=(slide.width, slide.height),
                 mpp=mpp,
@@ -130,8 +139,45 @@ def _predict(
                 region_class=_region_class(model, answer),
                 classifies=model.classifies,
                 tiles=len(canvas.tiles),
-                min_area=settings.min_area,
+                min_area=min_area,
+                background=background,
             )
+
+
+class _Early:
+    """Heat map of the mask of a later pass, whose files are made in the background while that pass runs.
+
+    Max-Min has its mask after the first pass, and its class after the second.
+    """
+
+    def __init__(self, work: Path):
+        self._work = work
+        self._mask: Mask | None = None
+        self._heat: np.ndarray | None = None
+        self._files: BackgroundFiles | None = None
+
+    def __enter__(self) -> "_Early":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._files is not None:
+            self._files.close()
+
+    def start(self, canvas: Canvas, mpp: float, min_area: float, mask: Mask) -> None:
+        """Compute the heat map of `mask` and, if it is large, start the process; an earlier mask is given up."""
+        cell = cell_of_mask(mask)
+        self.__exit__()
+        self._files = None
+        self._mask, self._heat = mask, _heat(canvas, mask, cell)
+        if self._heat.size < _WORTH_A_PROCESS:
+            return
+        size = canvas.slide.width, canvas.slide.height
+        files = heat_files(canvas.layout.scale * cell, size, mpp, min_area)
+        self._files = BackgroundFiles(self._heat, files, self._work)
+
+    def of(self, mask: Mask) -> tuple[np.ndarray | None, BackgroundFiles | None]:
+        """Heat map and process of the final mask; None if it is another one than that of the last pass."""
+        return (self._heat, self._files) if mask is self._mask else (None, None)
 
 
 def _model_mpp(model: Model, settings: SlideSettings) -> float:

@@ -8,17 +8,21 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from histolumen.atomic import os_errors_as_disk_error
 from histolumen.engine.prediction import THRESHOLD, most_probable, png_bytes
 from histolumen.export.files import save_picture
 from histolumen.export.geojson import GeoJsonStyle, feature_collection, save_geojson
-from histolumen.export.heatmap import save_heatmap
+from histolumen.export.in_background import CERTAIN, HEATMAP, BackgroundFiles, HeatFiles
 from histolumen.export.overlay import draw_overlay
-from histolumen.export.regions import FoundRegion, Raster, find_regions
+from histolumen.export.regions import FoundRegion
 from histolumen.tissue.mask import Tissue
 
-CERTAIN = 255
-"""Value of the heat map for a soft mask of 1."""
-OUTPUTS = ("heatmap.tif", "regions.geojson", "overlay.png", "tissue.png")
+OUTPUTS = (HEATMAP, "regions.geojson", "overlay.png", "tissue.png")
+
+
+def heat_files(pixels_per_cell: float, size: tuple[int, int], mpp: float, min_area: float) -> HeatFiles:
+    """Outlines and pyramid of a slide's heat map; `min_area` is in square microns."""
+    return HeatFiles(pixels_per_cell, size, mpp, min_area / (pixels_per_cell * mpp) ** 2, THRESHOLD)
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ class SlidePrediction:
     tiles: int = 0
     min_area: float = 0.0
     """Regions and holes below this area in square microns are removed."""
+    background: BackgroundFiles | None = None
+    """The process that makes outlines and pyramid, if one was started."""
 
     @property
     def label(self) -> str:
@@ -68,13 +74,17 @@ class SlidePrediction:
     @cached_property
     def regions(self) -> list[FoundRegion]:
         """Connected regions of the mask, largest first."""
-        height, width = self.heat.shape
+        made = self._made_in_background
+        return self.heat_files.regions(self.heat) if made is None else made[0]
 
-        def read(left: int, top: int, across: int, down: int) -> np.ndarray:
-            return self.heat[top : top + down, left : left + across]
+    @property
+    def heat_files(self) -> HeatFiles:
+        """What is made from the heat map."""
+        return heat_files(self.pixels_per_cell, self.size, self.mpp, self.min_area)
 
-        raster = Raster(width, height, read, THRESHOLD * CERTAIN, CERTAIN)
-        return find_regions(raster, self.min_area / self._cell_mm2 / 1e6)
+    @cached_property
+    def _made_in_background(self) -> tuple[list[FoundRegion], Path] | None:
+        return None if self.background is None else self.background.results()
 
     @property
     def tissue_mm2(self) -> float:
@@ -127,7 +137,11 @@ class SlidePrediction:
         folder = Path(folder)
         self.tissue.save_preview(folder / "tissue.png")
         count = save_geojson(self.regions, folder / "regions.geojson", self.geojson_style(folder.name))
-        save_heatmap(self.heat, self.pixels_per_cell, self.size, self.mpp, folder / "heatmap.tif")
+        if self._made_in_background is None:
+            self.heat_files.save_pyramid(self.heat, folder / HEATMAP)
+        else:
+            with os_errors_as_disk_error(folder / HEATMAP):
+                self._made_in_background[1].replace(folder / HEATMAP)
         save_picture(self.overlay(), folder / "overlay.png")
         return {**self.record(), "regions": count}
 

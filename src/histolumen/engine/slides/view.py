@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from histolumen.data.transforms import to_unit_range
 from histolumen.encoders.geometry import FLIPS, FeatureGeometry, enlarge
 from histolumen.engine.slides.maps import Canvas, PassFiles, StoredMaps, mask_of_tile, tissue_of_tile
-from histolumen.methods.view import MapNet, Mask, resized
+from histolumen.methods.view import MapNet, Mask, Masking, resized
 
 
 class SlideView:
@@ -19,8 +19,16 @@ class SlideView:
 
     count = 1
 
-    def __init__(self, canvas: Canvas, normalise: Callable[[Tensor], Tensor], remove_glass: bool = False):
+    def __init__(
+        self,
+        canvas: Canvas,
+        normalise: Callable[[Tensor], Tensor],
+        remove_glass: bool = False,
+        on_mask: Callable[[Mask], None] | None = None,
+    ):
+        """`on_mask` receives the mask of each masked pass before the pass starts."""
         self.canvas, self._normalise, self._remove_glass = canvas, normalise, remove_glass
+        self._on_mask = on_mask
         self._passes: list[PassFiles] = []
 
     def __enter__(self) -> "SlideView":
@@ -30,15 +38,36 @@ class SlideView:
         for files in self._passes:
             files.close()
 
-    def maps(self, net: MapNet, geometry: FeatureGeometry, seen: Mask | None = None, scale: float = 1.0) -> StoredMaps:
-        return self._run(net, geometry, seen, scale, keep_cells=True)
+    def maps(
+        self,
+        net: MapNet,
+        geometry: FeatureGeometry,
+        seen: Mask | None = None,
+        scale: float = 1.0,
+        masking: Masking = torch.mul,
+    ) -> StoredMaps:
+        return self._run(net, geometry, seen, scale, masking, keep_cells=True)
 
-    def positions(self, net: MapNet, geometry: FeatureGeometry, seen: Mask | None = None, scale: float = 1.0) -> Tensor:
-        return self._run(net, geometry, seen, scale, keep_cells=False).positions
+    def positions(
+        self,
+        net: MapNet,
+        geometry: FeatureGeometry,
+        seen: Mask | None = None,
+        scale: float = 1.0,
+        masking: Masking = torch.mul,
+    ) -> Tensor:
+        return self._run(net, geometry, seen, scale, masking, keep_cells=False).positions
 
     @torch.inference_mode()
     def _run(
-        self, net: MapNet, geometry: FeatureGeometry, seen: Mask | None, scale: float, *, keep_cells: bool
+        self,
+        net: MapNet,
+        geometry: FeatureGeometry,
+        seen: Mask | None,
+        scale: float,
+        masking: Masking,
+        *,
+        keep_cells: bool,
     ) -> StoredMaps:
         canvas, geometry = self.canvas, geometry.scaled(1 / scale)
         number = len(self._passes) + 1
@@ -46,6 +75,8 @@ class SlideView:
         self._passes.append(files)
         cell = canvas.layout.cell(geometry.stride)
         todo = [tile for tile in canvas.tiles if not files.has(tile)]
+        if seen is not None and self._on_mask is not None and todo:
+            self._on_mask(seen)
         tracked = canvas.progress.track(todo, f"{canvas.slide.path.stem}, pass {number}")
         for tile, pixels in self._read_ahead(tracked, todo):
             image = to_unit_range(torch.from_numpy(pixels).permute(2, 0, 1)[None].to(canvas.device))
@@ -53,7 +84,7 @@ class SlideView:
             if self._remove_glass:  # 0 is the mean colour, as for images
                 X = X * tissue_of_tile(canvas, tile).to(X)
             if seen is not None:
-                X = X * mask_of_tile(canvas, seen, tile)
+                X = masking(X, mask_of_tile(canvas, seen, tile))
             files.write(tile, *_run_tile(canvas, lambda x: net(resized(x, scale)), geometry, cell, tile, X))
         return files.maps(cell)
 
