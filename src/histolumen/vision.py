@@ -3,16 +3,58 @@
 Public torchvision wheels are built against the CUDA build of torch. Beside a CPU torch their compiled part does not
 load, and `import torchvision` fails with "operator torchvision::nms does not exist" although nothing here needs that
 operator. Declaring the two missing schemas first lets `transforms.v2`, `tv_tensors` and timm import and work.
+
+torchvision also imports torch's compiler, over a second of every start, for one question that its detection operators
+ask when they are called. While it is imported, a stand-in answers for the compiler: the question is asked when it comes
+up, and any other use imports the compiler at once.
 """
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
 from types import ModuleType
+from typing import Any
 
 import torch
 
+_COMPILER = ("torch._dynamo", "torch._dynamo.utils")
+_QUESTION = "is_compile_supported"
+
+
+class _LateModule(ModuleType):
+    """Stands for a module of the compiler until something is needed of it."""
+
+    def __getattr__(self, name: str) -> Any:
+        def of_the_module() -> Any:
+            _remove_late_modules()
+            return getattr(import_module(self.__name__), name)
+
+        if name.startswith("__"):  # the import system looks for some
+            raise AttributeError(name)
+        return (lambda *given: of_the_module()(*given)) if name == _QUESTION else of_the_module()
+
+
+def _remove_late_modules() -> None:
+    for name in _COMPILER:
+        if isinstance(sys.modules.get(name), _LateModule):
+            del sys.modules[name]
+
+
+@contextmanager
+def _compiler_later() -> Iterator[None]:
+    """Within the block, torch's compiler is not imported unless it is used."""
+    if _COMPILER[0] not in sys.modules:
+        sys.modules.update({name: _LateModule(name) for name in _COMPILER})
+    try:
+        yield
+    finally:
+        _remove_late_modules()
+
 
 def _import_torchvision() -> ModuleType:
-    import torchvision  # noqa: PLC0415 - this import may fail
+    with _compiler_later():
+        import torchvision  # noqa: PLC0415 - this import may fail
 
     return torchvision
 
@@ -37,10 +79,12 @@ except RuntimeError as error:
     _import_torchvision()
 
 import timm  # noqa: E402
+from timm.layers.conv2d_same import Conv2dSame  # noqa: E402
+from timm.layers.padding import pad_same  # noqa: E402
 from torchvision import tv_tensors  # noqa: E402
 from torchvision.transforms import v2  # noqa: E402
 
 operators_declared = _library is not None
 """Whether the missing operators had to be declared."""
 
-__all__ = ["operators_declared", "timm", "tv_tensors", "v2"]
+__all__ = ["Conv2dSame", "operators_declared", "pad_same", "timm", "tv_tensors", "v2"]

@@ -112,7 +112,7 @@ def _predict(
         canvas = _canvas(model, slide, tissue, scale, work, settings, progress)
         _start_work(work, _fingerprint(model, canvas, mpp))
         with SlideView(canvas, model.method.backbone.normalise, model.config.images.glass == "remove") as view:
-            answer = model.method.predict(view)
+            answer = model.predictor.predict(view)
             if not answer.probs.isfinite().all():
                 raise SlideError(f"{path}: the predicted probabilities are not finite; check the training of the model")
             cell = cell_of_mask(answer.mask)
