@@ -4,13 +4,13 @@ Public torchvision wheels are built against the CUDA build of torch. Beside a CP
 load, and `import torchvision` fails with "operator torchvision::nms does not exist" although nothing here needs that
 operator. Declaring the two missing schemas first lets `transforms.v2`, `tv_tensors` and timm import and work.
 
-torchvision also imports torch's compiler, over a second of every start, for one question that its detection operators
-ask when they are called. While it is imported, a stand-in answers for the compiler: the question is asked when it comes
-up, and any other use imports the compiler at once.
+Both packages also import torch's compiler, over a second of every start: torchvision for one question that its
+detection operators ask when they are called, both to exclude a function from compilation. While they are imported, a
+stand-in answers these two; anything else that is asked of it imports the compiler at once.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
@@ -19,20 +19,31 @@ from typing import Any
 import torch
 
 _COMPILER = ("torch._dynamo", "torch._dynamo.utils")
-_QUESTION = "is_compile_supported"
 
 
 class _LateModule(ModuleType):
     """Stands for a module of the compiler until something is needed of it."""
 
     def __getattr__(self, name: str) -> Any:
-        def of_the_module() -> Any:
-            _remove_late_modules()
-            return getattr(import_module(self.__name__), name)
-
         if name.startswith("__"):  # the import system looks for some
             raise AttributeError(name)
-        return (lambda *given: of_the_module()(*given)) if name == _QUESTION else of_the_module()
+        if name in _LATE:
+            return _LATE[name]
+        _remove_late_modules()
+        return getattr(import_module(self.__name__), name)
+
+
+def _is_compile_supported(device: str) -> bool:
+    """The compiler's own answer, asked for when the question comes up."""
+    return import_module("torch._dynamo.utils").is_compile_supported(device)
+
+
+def _disable(function: Callable[..., Any] | None = None, *_: Any, **__: Any) -> Any:
+    """In place of the decorator that excludes a function from compilation; nothing here compiles those."""
+    return (lambda decorated: decorated) if function is None else function
+
+
+_LATE = {"is_compile_supported": _is_compile_supported, "disable": _disable}
 
 
 def _remove_late_modules() -> None:
@@ -78,11 +89,12 @@ except RuntimeError as error:
     _library = declare_missing_operators()
     _import_torchvision()
 
-import timm  # noqa: E402
-from timm.layers.conv2d_same import Conv2dSame  # noqa: E402
-from timm.layers.padding import pad_same  # noqa: E402
-from torchvision import tv_tensors  # noqa: E402
-from torchvision.transforms import v2  # noqa: E402
+with _compiler_later():
+    import timm
+    from timm.layers.conv2d_same import Conv2dSame
+    from timm.layers.padding import pad_same
+    from torchvision import tv_tensors
+    from torchvision.transforms import v2
 
 operators_declared = _library is not None
 """Whether the missing operators had to be declared."""

@@ -1,7 +1,7 @@
 """Convolutions with the BatchNorm behind them folded in, for prediction.
 
-With fixed statistics, BatchNorm is a scale and a shift per channel, which the convolution in front of it can apply at no
-cost. Which convolution that is, a run of the network shows: the layer gets the very tensor that the convolution
+With fixed statistics, BatchNorm is a scale and a shift per channel, which the convolution in front of it can apply at
+no cost. Which convolution that is, a run of the network shows: the layer gets the very tensor that the convolution
 returned. Weights are stored channels last, the layout in which oneDNN computes fastest; inputs and outputs follow them.
 """
 
@@ -50,7 +50,7 @@ class FoldedConv(nn.Conv2d):
                 self.register_parameter(f"{case}_weight", weight)
                 self.register_parameter(f"{case}_bias", bias)
 
-    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
+    def forward(self, input: Tensor) -> Tensor:
         parts = current_cases()
         if not self.separate or len(parts) == 1:
             return self._run(input, parts[0])

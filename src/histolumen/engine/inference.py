@@ -1,8 +1,8 @@
 """The fastest form of a method that gives the same predictions: a copy with BatchNorm folded into convolutions.
 
-The method itself is never changed: it may be trained further, evaluated or saved. The copy shares all other tensors with
-it and is made again when a weight has changed. Before it is used, it must agree with the method on an image of noise;
-otherwise the method itself predicts.
+The method itself is never changed: it may be trained further, evaluated or saved. The copy shares all other tensors
+with it and is made again when a weight has changed. Before it is used, it must agree with the method on an image of
+noise; otherwise the method itself predicts.
 """
 
 import copy
