@@ -2,7 +2,8 @@
 
 With fixed statistics, BatchNorm is a scale and a shift per channel, which the convolution in front of it can apply at
 no cost. Which convolution that is, a run of the network shows: the layer gets the very tensor that the convolution
-returned. Weights are stored channels last, the layout in which oneDNN computes fastest; inputs and outputs follow them.
+returned, unchanged. Weights are stored channels last, the layout in which oneDNN computes fastest; inputs and outputs
+follow them.
 """
 
 from collections.abc import Callable
@@ -149,7 +150,7 @@ def _own_activation(norm: nn.Module) -> nn.Module | None:
 
 def _follow(names: dict[str, nn.Module], run: Callable[[], object]) -> dict[str, str | None]:
     """For each layer that runs, the layer whose output it always gets, if its output goes nowhere else among them."""
-    made: dict[int, str] = {}  # by identity of the output
+    made: dict[tuple[int, int], str] = {}  # by identity of the output, and how often it was written to
     alive: list[Tensor] = []  # while they exist, no other tensor has their identity
     sources: dict[str, set[str | None]] = {}
     readers: dict[str, set[str]] = {}
@@ -157,13 +158,13 @@ def _follow(names: dict[str, nn.Module], run: Callable[[], object]) -> dict[str,
     for name, module in names.items():
 
         def before(_module: nn.Module, inputs: tuple[Tensor, ...], name: str = name) -> None:
-            maker = made.get(id(inputs[0]))
+            maker = made.get((id(inputs[0]), inputs[0]._version))
             sources.setdefault(name, set()).add(maker)
             if maker is not None:
                 readers.setdefault(maker, set()).add(name)
 
         def after(_module: nn.Module, _inputs: object, output: Tensor, name: str = name) -> None:
-            made[id(output)] = name
+            made[id(output), output._version] = name
             alive.append(output)
 
         handles += [module.register_forward_pre_hook(before), module.register_forward_hook(after)]
