@@ -1,6 +1,5 @@
 """Images are prepared and written in the background, but everything is remembered in their order."""
 
-import os
 import threading
 import time
 from pathlib import Path
@@ -44,7 +43,7 @@ def test_a_real_model_predicts_a_folder_in_order_whatever_thread_is_faster(model
 
     def slow_at_first(self, *arguments):
         threads.add(threading.current_thread().name)
-        time.sleep(0.2 if len(os.listdir(tmp_path / "out")) < 3 else 0)
+        time.sleep(0.2 if len(list((tmp_path / "out").iterdir())) < 3 else 0)
         return real(self, *arguments)
 
     monkeypatch.setattr(Prediction, "save", slow_at_first)
