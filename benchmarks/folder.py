@@ -1,7 +1,7 @@
 """`predict` on a folder of images of many sizes: its share of the network's own rate, and its memory.
 
-Blocks of images are predicted into a folder (decoding, network, masks, pictures, table) and, alternately, run through the
-network alone, already decoded and resized. Memory is that of the process after image 50 and after the last.
+Blocks of images are predicted into a folder (decoding, network, masks, pictures, table) and, alternately, run through
+the network alone, already decoded and resized. Memory is that of the process after image 50 and after the last.
 
 usage: python benchmarks/folder.py [--images 500] [--quick] [--run RUN]
 """
@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
-from timing import GLAS_SIZE, picture, resident_mb, row, write_untrained_run
 
 import histolumen
 from histolumen.engine.predict_files import find_images, predict_files
+from timing import GLAS_SIZE, picture, resident_mb, row, write_untrained_run
 
 _BLOCK, _SETTLED = 25, 50
 

@@ -1,7 +1,7 @@
 """`histolumen predict` beside a busy process that keeps one core full, relative to its time without that process.
 
-The same command runs alternately alone and beside the busy process; also with threads that spin while they wait, as torch
-does by default (OMP_WAIT_POLICY=ACTIVE).
+The same command runs alternately alone and beside the busy process; also with threads that spin while they wait, as
+torch does by default (OMP_WAIT_POLICY=ACTIVE).
 
 usage: python benchmarks/neighbour.py [--images 12] [--rounds 3] [--quick]
 """
@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 from PIL import Image
+
 from timing import GLAS_SIZE, median_ratio, picture, row, write_untrained_run
 
 _GOAL = 2.5

@@ -1,7 +1,7 @@
 """Class and mask of one image: `Model.predict` against a plain script that runs the same model.
 
-The plain script is what one writes first: eager, NCHW, BatchNorm as trained, flip after flip. Both start from the decoded
-image and end with the mask at its size; their answers must agree within 1e-4.
+The plain script is what one writes first: eager, NCHW, BatchNorm as trained, flip after flip. Both start from the
+decoded image and end with the mask at its size; their answers must agree within 1e-4.
 
 usage: python benchmarks/prediction.py [--rounds 5] [--quick] [--run RUN]
 """
@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from timing import GLAS_SIZE, interleaved, median_ratio, picture, row, write_untrained_run
 from torch.nn import functional as F
 
 import histolumen
 from histolumen.data.transforms import to_working_size
 from histolumen.engine.model import Model
+from timing import GLAS_SIZE, interleaved, median_ratio, picture, row, write_untrained_run
 
 _GOAL = 1.7
 

@@ -13,9 +13,8 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from timing import interleaved, picture, row, write_untrained_run
-
 import histolumen
+from timing import interleaved, picture, row, write_untrained_run
 
 _MEGAPIXELS = (0.4, 1.6, 4.0, 10.0, 40.0)
 

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from PIL import Image
+
 from timing import GLAS_SIZE, interleaved, median_ratio, picture, row, write_untrained_run
 
 

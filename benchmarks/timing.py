@@ -1,7 +1,7 @@
 """Shared by the benchmarks: interleaved timing, rows of the table in docs/performance.md, an untrained model.
 
-Only ratios are reported: what is compared runs alternately in one process or one loop, so that other work on the machine
-slows both alike.
+Only ratios are reported: what is compared runs alternately in one process or one loop, so that other work on the
+machine slows both alike.
 """
 
 import os
@@ -43,7 +43,7 @@ def picture(height: int, width: int, seed: int = 0) -> np.ndarray:
     from PIL import Image  # noqa: PLC0415 - quick start of benchmarks that do without
 
     small = np.random.default_rng(seed).integers(60, 230, (height // 8 + 1, width // 8 + 1, 3), dtype=np.uint8)
-    return np.asarray(Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC))
+    return np.array(Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC))
 
 
 def write_untrained_run(folder: Path, backbone: str = "efficientnet_lite0", *overrides: str) -> Path:

@@ -12,7 +12,6 @@ from PIL import Image
 
 from histolumen.atomic import new_file
 
-
 _EFFORT = 2  # of zlib; its default, 6, takes twice as long for 2 % (masks) to 9 % (pictures) smaller files
 
 
