@@ -11,7 +11,7 @@ from histolumen.encoders.batchnorm import CaseBatchNorm
 from histolumen.encoders.folding import has_batchnorm
 from histolumen.engine import inference
 from histolumen.engine.inference import TOLERANCE, FastCopy, for_prediction
-from histolumen.methods.base import method_names
+from histolumen.methods.base import method_names, predict_flipped
 
 IMAGES = torch.rand(2, 3, 64, 96, generator=torch.Generator().manual_seed(2))
 
@@ -94,3 +94,15 @@ def test_a_network_that_cannot_be_traced_predicts_itself(monkeypatch):
     method = trained("maxmin")
     monkeypatch.setattr(inference, "fold", fails)
     assert for_prediction(method) is method
+
+
+@pytest.mark.parametrize("name", ["maxmin", "cam_avg"])
+def test_flips_as_one_batch_equal_flips_one_by_one(name):
+    method = trained(name)
+    with torch.inference_mode():
+        expected, found = predict_flipped(method, IMAGES), predict_flipped(method, IMAGES, together=True)
+    assert torch.allclose(found.probs, expected.probs, atol=TOLERANCE)
+    assert torch.allclose(found.soft_mask, expected.soft_mask, atol=TOLERANCE)
+    assert (found.evidence is None) == (expected.evidence is None)
+    if expected.evidence is not None:
+        assert torch.allclose(found.evidence, expected.evidence, atol=TOLERANCE)

@@ -42,12 +42,12 @@ def for_prediction(method: Method) -> Method:
     if not has_batchnorm(method) or method.training:
         return method
     tensors = chain(method.parameters(), method.buffers())
-    fast = copy.deepcopy(method, {id(tensor): tensor for tensor in tensors})  # which are shared, not copied
     side = math.lcm(method.backbone.size_multiple, method.backbone.stride)
     side *= math.ceil(_PROBE / side)
     probe = torch.rand(1, 3, side, side + side, generator=torch.Generator().manual_seed(0))
     probe = probe.to(method.backbone.mean)
     try:
+        fast = copy.deepcopy(method, {id(tensor): tensor for tensor in tensors})  # which are shared, not copied
         fold(fast, lambda: fast(probe))
         agrees = _agree(_predict(method, probe), _predict(fast, probe))
     except (RuntimeError, ValueError, TypeError, AttributeError):  # a network that uses its layers in unusual ways

@@ -13,8 +13,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from histolumen.data.transforms import ImageSettings, to_unit_range, to_working_size
+from histolumen.encoders.geometry import FLIPS
 from histolumen.engine.prediction import Prediction, to_size
-from histolumen.engine.windows import runner_for
+from histolumen.engine.windows import WHOLE_PIXELS, runner_for
 from histolumen.methods.base import Method, predict_flipped
 from histolumen.methods.view import Output
 from histolumen.tissue.glass import find_glass
@@ -47,7 +48,15 @@ def run_network(method: Method, images: Sequence[Prepared], settings: ImageSetti
     if glass:
         batch = torch.where(torch.stack(glass).to(device), method.backbone.mean, batch)
     run = runner_for(method.backbone, *batch.shape[2:])
-    return predict_flipped(method, batch, run) if settings.test_flips else method(batch, run)
+    if not settings.test_flips:
+        return method(batch, run)
+    return predict_flipped(method, batch, run, together=_flips_fit(batch))
+
+
+def _flips_fit(batch: Tensor) -> bool:
+    """Whether flips are predicted as one batch: where it pays and memory allows. On a CPU it does not pay: activations
+    of four images leave the cache."""
+    return batch.device.type != "cpu" and len(FLIPS) * len(batch) * batch[0, 0].numel() <= WHOLE_PIXELS
 
 
 def finish(
