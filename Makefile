@@ -36,7 +36,7 @@ lint: $(STAMP)
 	$(BIN)/pyright
 
 benchmark: $(STAMP)
-	$(BIN)/python benchmarks/training_step.py
+	$(BIN)/python benchmarks/run_all.py --write
 
 setup: $(STAMP)
 

@@ -7,7 +7,8 @@ import histolumen
 
 SOURCE = Path(histolumen.__file__).parent
 ORDER = [
-    "errors", "extras", "settings", "atomic", "locking", "vision", "progress", "console", "losses", "metrics",
+    "cores", "threads", "errors", "extras", "settings", "atomic", "locking", "vision", "progress", "console",
+    "losses", "metrics",
     "export", "slides", "tissue", "data", "encoders", "nets", "proposals", "methods",
     "config", "engine", "api", "report", "view", "cli",
 ]  # fmt: skip

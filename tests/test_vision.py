@@ -31,3 +31,14 @@ def test_other_import_errors_are_not_hidden(tmp_path):
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
     code += "try:\n import histolumen.vision\nexcept RuntimeError as e:\n print(e)"
     assert run(code) == "something else\n"
+
+
+def test_the_compiler_is_imported_only_when_something_needs_it():
+    code = (
+        "import sys; from histolumen import vision; import torch\n"
+        "print('torch._dynamo' in sys.modules)\n"
+        "from torchvision.ops.roi_align import is_compile_supported\n"
+        "print(is_compile_supported('cpu') == torch._dynamo.utils.is_compile_supported('cpu'))\n"
+        "print(torch.compile(lambda x: x + 1, backend='eager')(torch.ones(1)).item())"
+    )
+    assert run(code) == "False\nTrue\n2.0\n"

@@ -21,7 +21,10 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from histolumen import threads
 from histolumen.errors import HistolumenError
+
+threads.prepare()  # before anything imports torch, whose threads follow the environment of that moment
 
 if TYPE_CHECKING:
     from histolumen.api import Run, evaluate, read_folder, train

@@ -97,5 +97,5 @@ def test_one_pass_over_two_parts_equals_two_passes(statistics):
     assert torch.allclose(layer.norm.weight.grad, sum(norm.weight.grad for norm in weights), atol=1e-4)
     assert torch.allclose(layer.norm.bias.grad, sum(norm.bias.grad for norm in weights), atol=1e-4)
     for case, norm in zip((Case.FOREGROUND, Case.BACKGROUND), plain, strict=True):
-        for ours_, theirs_ in zip(layer._running(case), (norm.running_mean, norm.running_var), strict=True):
+        for ours_, theirs_ in zip(layer.running(case), (norm.running_mean, norm.running_var), strict=True):
             assert torch.allclose(ours_, theirs_, atol=1e-6)

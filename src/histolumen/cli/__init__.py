@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from histolumen import __version__
+from histolumen import __version__, threads
 from histolumen.cli import (
     benchmark,
     complexity,
@@ -57,11 +57,23 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _main(
-    version: Annotated[
+    _show_version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    count: Annotated[
+        int | None,
+        typer.Option(
+            "--threads",
+            min=1,
+            max=1024,
+            help="Threads of the network in each process, like OMP_NUM_THREADS.",
+            show_default="the cores that the process may use, divided among processes",
+        ),
+    ] = None,
 ) -> None:
     """Options before the command."""
+    if count is not None:
+        threads.choose(count)
 
 
 def main() -> None:

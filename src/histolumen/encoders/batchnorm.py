@@ -45,6 +45,11 @@ def cases(*parts: Case) -> Iterator[None]:
         _traced = before
 
 
+def current_cases() -> tuple[Case, ...]:
+    """The cases that the current batch consists of."""
+    return _current.get()
+
+
 class _PartwiseNorm(torch.autograd.Function):
     """Training-mode batch normalisation of equal parts of a batch, each by its own statistics.
 
@@ -123,28 +128,32 @@ class CaseBatchNorm(nn.Module):
         if not parts:
             return self._activate(x)
         if norm.training and len(parts) > 1 and not compiling:
-            statistics = [buffer for case in parts for buffer in self._running(case)]
+            statistics = [buffer for case in parts for buffer in self.running(case)]
             return self._activate(_PartwiseNorm.apply(x, norm.weight, norm.bias, norm.momentum, norm.eps, *statistics))
         if len(parts) > 1 and (self.statistics == "separate" or norm.training):  # copies that a compiler avoids
             chunks = zip(x.chunk(len(parts)), parts, strict=True)
             return self._activate(torch.cat([self._normalise(chunk, case) for chunk, case in chunks]))
         return self._activate(self._normalise(x, parts[0]))
 
-    def _running(self, case: Case) -> tuple[Tensor, Tensor]:
+    def running(self, case: Case) -> tuple[Tensor, Tensor]:
+        """Running mean and variance of a case."""
         if self.statistics == "separate" and case is not Case.WHOLE:
             return getattr(self, f"{case}_mean"), getattr(self, f"{case}_var")
         return _buffer(self.norm.running_mean), _buffer(self.norm.running_var)
 
     def _normalise(self, x: Tensor, case: Case) -> Tensor:
         norm = self.norm
-        mean, var = self._running(case)
+        mean, var = self.running(case)
         momentum = norm.momentum or 0.0
         return F.batch_norm(x, mean, var, norm.weight, norm.bias, norm.training, momentum, norm.eps)
 
+    @property
+    def activation(self) -> nn.Module | None:
+        """The activation that timm fuses into the layer (BatchNormAct2d)."""
+        return getattr(self.norm, "act", None)
+
     def _activate(self, x: Tensor) -> Tensor:
-        # timm fuses the activation into the layer (BatchNormAct2d)
-        activation = getattr(self.norm, "act", None)
-        return activation(x) if activation is not None else x
+        return self.activation(x) if self.activation is not None else x
 
 
 def _buffer(value: Tensor | None) -> Tensor:

@@ -88,12 +88,16 @@ class Ledger:
         return frozenset(KINDS) & record.keys()
 
     def name_for(self, path: Path, name: str) -> str:
-        """A name for the output files: the image's own from before, or `name`, changed if another image has it."""
+        """A name for the output files: the image's own from before, or `name`, changed if another image has it.
+
+        No other image gets this name from then on.
+        """
         if (before := self._done.get(_key(path))) is not None:
             return before[0].name
         number, free = 2, name
         while free in self._names:
             number, free = number + 1, f"{name}_{number}"
+        self._names.add(free)
         return free
 
     def add(self, source: Source, record: dict[str, Any]) -> None:

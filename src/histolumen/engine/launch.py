@@ -7,6 +7,7 @@ import torch
 from lightning_fabric import Fabric
 
 from histolumen.errors import ConfigError
+from histolumen.threads import divide_among
 
 
 def make_fabric(devices: str = "auto", nodes: int = 1) -> Fabric:
@@ -28,6 +29,8 @@ def make_fabric(devices: str = "auto", nodes: int = 1) -> Fabric:
     gpus = torch.cuda.device_count()
     if gpus and count > gpus:
         raise ConfigError(f"--devices {count}: this machine has {gpus} GPU(s); give at most that many")
+    if count > 1 and "WORLD_SIZE" not in os.environ:  # torchrun has decided it
+        divide_among(count)
     strategy = "ddp" if count * nodes > 1 else "auto"
     fabric = Fabric(accelerator="cuda" if gpus else "cpu", devices=count, num_nodes=nodes, strategy=strategy)
     fabric.launch()

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch.nn import functional as F
 
 from histolumen.config import RunConfig
 from histolumen.data.image import ImageLike, as_rgb
-from histolumen.data.transforms import ImageSettings, refuse_unusable, to_unit_range, to_working_size
+from histolumen.data.transforms import ImageSettings, refuse_unusable
 from histolumen.engine.checkpoint import find_model, load_model
-from histolumen.engine.prediction import Prediction, to_size
-from histolumen.engine.windows import runner_for
-from histolumen.methods.base import Method, predict_flipped
+from histolumen.engine.inference import FastCopy
+from histolumen.engine.prediction import Prediction
+from histolumen.engine.stages import Prepared, finish, prepare, run_network
+from histolumen.methods.base import Method
+from histolumen.methods.view import Output
 from histolumen.progress import SILENT, Progress
-from histolumen.tissue.glass import find_glass
-from histolumen.tissue.solid import MaskSettings, make_solid
+from histolumen.tissue.solid import MaskSettings
 
 if TYPE_CHECKING:
     from histolumen.engine.slides.predict import SlideSettings
@@ -48,6 +48,12 @@ class Model:
         self.mpp = mpp
         self.identity = identity
         """SHA-256 over weights, class names and settings; "" for a model that was not loaded from a folder."""
+        self._fast = FastCopy()
+
+    @property
+    def predictor(self) -> Method:
+        """The method in the form that predicts fastest, with the same answers; follows changes of `method`."""
+        return self._fast.of(self.method)
 
     @property
     def classifies(self) -> bool:
@@ -72,9 +78,7 @@ class Model:
         """
         pending: list[tuple[str, np.ndarray]] = []
         for image in images:
-            source = os.fspath(image) if isinstance(image, str | os.PathLike) else "image"
-            pixels = as_rgb(image)
-            refuse_unusable(pixels, Path(source))
+            source, pixels = _decoded(image)
             if pending and (len(pending) == batch or pending[0][1].shape != pixels.shape):
                 yield from self._predict_batch(pending)
                 pending = []
@@ -85,7 +89,21 @@ class Model:
     def _predict_batch(self, images: Sequence[tuple[str, np.ndarray]]) -> list[Prediction]:
         sources, pixels = zip(*images, strict=True)
         settings = self.config.images
-        return predict_images(self.method, self.classes, pixels, settings, self.device, sources, self.config.mask)
+        return predict_images(self.predictor, self.classes, pixels, settings, self.device, sources, self.config.mask)
+
+    def prepare(self, image: ImageLike) -> Prepared:
+        """First stage of `predict`: decode and resize. May run in another thread than the network."""
+        source, pixels = _decoded(image)
+        return prepare(pixels, source, self.config.images, self.method.backbone.size_multiple)
+
+    def run(self, image: Prepared) -> Output:
+        """Second stage of `predict`: the network."""
+        return run_network(self.predictor, [image], self.config.images, self.device)
+
+    def finish(self, image: Prepared, output: Output) -> Prediction:
+        """Last stage of `predict`: the mask at the size of the image."""
+        settings = self.config.images
+        return finish(image, output, 0, self.classes, settings, self.config.mask, classifies=self.classifies)
 
     def predict_slide(
         self, path: Path | str, settings: "SlideSettings | None" = None, progress: Progress = SILENT
@@ -127,7 +145,6 @@ def default_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-@torch.inference_mode()
 def predict_images(
     method: Method,
     classes: list[str],
@@ -139,38 +156,17 @@ def predict_images(
 ) -> list[Prediction]:
     """Predict decoded images of equal size, read from the files `sources`; large images are predicted in windows."""
     multiple = method.backbone.size_multiple
-    working = [
-        to_working_size(pixels, settings, Path(path), multiple) for pixels, path in zip(images, sources, strict=True)
-    ]
-    batch = to_unit_range(torch.stack(working)).to(device)
-    glass = [find_glass(each) for each in images] if settings.glass == "remove" else None
-    if glass is not None:
-        at_working_size = torch.stack([_nearest(each, batch.shape[2:]) for each in glass]).to(device)
-        batch = torch.where(at_working_size, method.backbone.mean, batch)
-
-    def finished(soft_mask: np.ndarray, k: int) -> np.ndarray:
-        off_glass = soft_mask if glass is None else np.where(glass[k], 0, soft_mask).astype(soft_mask.dtype)
-        return off_glass if mask is None else make_solid(off_glass, mask, settings.mpp)
-
-    run = runner_for(method.backbone, *batch.shape[2:])
-    output = predict_flipped(method, batch, run) if settings.test_flips else method(batch, run)
+    prepared = [prepare(pixels, source, settings, multiple) for pixels, source in zip(images, sources, strict=True)]
+    output = run_network(method, prepared, settings, device)
     return [
-        Prediction(
-            probabilities=dict(zip(classes, output.probs[k].tolist(), strict=True)),
-            soft_mask=finished(to_size(output.soft_mask[k : k + 1], pixels.shape[:2]), k),
-            image=pixels,
-            evidence=None if output.evidence is None else output.evidence[k],
-            name=Path(path).stem,
-            classifies=method.classifies,
-            mpp=settings.mpp,
-            negative_class=settings.negative_class,
-            glass=None if glass is None else glass[k],
-        )
-        for k, (pixels, path) in enumerate(zip(images, sources, strict=True))
+        finish(image, output, k, classes, settings, mask, classifies=method.classifies)
+        for k, image in enumerate(prepared)
     ]
 
 
-def _nearest(mask: np.ndarray, size: Sequence[int]) -> torch.Tensor:
-    """A binary mask [1, h, w] of the given size."""
-    resized = F.interpolate(torch.from_numpy(mask)[None, None].float(), size=list(size), mode="nearest-exact")
-    return resized[0] > 0.5
+def _decoded(image: ImageLike) -> tuple[str, np.ndarray]:
+    """The file of an image, or "image", and its pixels."""
+    source = os.fspath(image) if isinstance(image, str | os.PathLike) else "image"
+    pixels = as_rgb(image)
+    refuse_unusable(pixels, Path(source))
+    return source, pixels

@@ -3,8 +3,9 @@
 import errno
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from histolumen.data.sources.folder import is_mask
 from histolumen.engine.earlier import KINDS, Ledger, Source
 from histolumen.engine.model import Model, Prediction
 from histolumen.engine.prediction import THRESHOLD, checked_threshold
+from histolumen.engine.pipeline import Answer, InOrder, Predictions
 from histolumen.errors import ConfigError, DataError, DiskError, HistolumenError
 from histolumen.export.geojson import save_geojson
 from histolumen.extras import require
@@ -115,27 +117,47 @@ def _predict_files(
 ) -> Report:
     report = Report(failures=[f"{item.path}: {item.problem}" for item in inputs if item.problem])
     saved: float | None = None
+
+    def save(name: str, item: Input, answer: Answer) -> tuple[Source, dict[str, Any]]:
+        record = _save(answer(), Input(item.path, name), ledger, kinds)
+        return Source.of(item.path, name), record
+
+    def settle(item: Input, outcome: Callable[[], tuple[Source | None, dict[str, Any]]]) -> None:
+        nonlocal saved
+        try:
+            source, record = outcome()
+        except Exception as error:
+            if _concerns_all(error):
+                raise
+            report.failures.append(_message(error, item.path))
+            return
+        if source is not None:
+            ledger.add(source, record)
+        report.records.append(record)
+        if saved is not None and time.monotonic() - saved > _SAVE_EVERY:
+            ledger.save(report.failures)
+            saved = time.monotonic()
+
+    todo = [item for item in inputs if not item.problem]
+    upcoming = [item.path for item in todo if ledger.current(item.path, kinds) is None]
     try:
-        for item in progress.track([item for item in inputs if not item.problem], "predicting"):
-            record = ledger.current(item.path, kinds)
-            if record is None:
+        with Predictions(model, upcoming) as predictions, InOrder(settle) as results:
+            for item in progress.track(todo, "predicting"):
+                if results.waits_for(lambda waiting, path=item.path: waiting.path == path):  # a file given twice
+                    results.finish()
+                if (record := ledger.current(item.path, kinds)) is not None:
+                    results.add_outcome(item, (None, record))
+                    continue
                 try:
                     name = ledger.name_for(item.path, item.name)
-                    prediction = model.predict(item.path)
+                    answer = predictions.of(item.path)
                     if saved is None:  # what a kill leaves in the folder is then known to be of this model
                         ledger.save(report.failures)
                         saved = time.monotonic()
-                    record = _save(prediction, Input(item.path, name), ledger, kinds)
-                    ledger.add(Source.of(item.path, name), record)
-                except Exception as error:
-                    if _concerns_all(error):
-                        raise
-                    report.failures.append(_message(error, item.path))
-                    continue
-            report.records.append(record)
-            if saved is not None and time.monotonic() - saved > _SAVE_EVERY:
-                ledger.save(report.failures)
-                saved = time.monotonic()
+                except Exception as error:  # noqa: BLE001 - damaged files raise anything; settled in its turn
+                    results.add_error(item, error)
+                else:
+                    results.add(item, partial(save, name, item, answer))
     finally:  # also after a full disk or Ctrl-C: the table lists what is done
         if report.records:
             ledger.save(report.failures)

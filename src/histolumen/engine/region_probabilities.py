@@ -28,7 +28,7 @@ def region_probabilities(model: Model, prediction: Prediction) -> RegionProbabil
     A mask that shows what decided gives a certain answer on X+ and an uncertain one on X-. Max-Min is trained for both;
     other methods classify the masked images as they classify any image. Flips are averaged as in `Model.predict`.
     """
-    settings, method = model.config.images, model.method
+    settings, method = model.config.images, model.predictor
     working = to_working_size(prediction.image, settings, Path(prediction.name), method.backbone.size_multiple)
     pixels = method.backbone.normalise(to_unit_range(working[None]).to(model.device))
     if prediction.glass is not None:  # as in a prediction, glass has the mean colour

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from histolumen.errors import ConfigError
 from histolumen.extras import require
+from histolumen.threads import share_among
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -32,11 +33,10 @@ def connect(address: str | None, workers: int = 1) -> Iterator["Client"]:
         with client:
             yield client
         return
-    threads = str(max(1, (os.cpu_count() or 1) // workers))
     settings = {
         "distributed.worker.daemon": False,  # daemonic processes cannot start loader processes
-        "distributed.nanny.pre-spawn-environ.OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", threads),
-        "distributed.nanny.pre-spawn-environ.OMP_WAIT_POLICY": "PASSIVE",  # waiting threads must not spin
+        "distributed.nanny.pre-spawn-environ.OMP_NUM_THREADS": str(share_among(workers)),
+        "distributed.nanny.pre-spawn-environ.OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
     }
     with (
         config.set(settings),

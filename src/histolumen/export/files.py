@@ -12,11 +12,13 @@ from PIL import Image
 
 from histolumen.atomic import new_file
 
+_EFFORT = 2  # of zlib; its default, 6, takes twice as long for 2 % (masks) to 9 % (pictures) smaller files
+
 
 def save_picture(picture: Image.Image, path: Path) -> None:
     """Write a PNG atomically."""
     with new_file(path) as temporary:
-        picture.save(temporary, format="PNG")
+        picture.save(temporary, format="PNG", compress_level=_EFFORT)
 
 
 def save_soft_mask(soft_mask: np.ndarray, path: Path) -> None:

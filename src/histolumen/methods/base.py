@@ -100,9 +100,13 @@ class Method(nn.Module, ABC):
         raise TypeError(f"{type(self).__name__} proposes no masks")
 
 
-def predict_flipped(method: Method, images: Tensor, run: MapRunner = at_once) -> Output:
-    """Mean of a method's outputs over the flips of the images."""
-    outputs = [(axes, method(images.flip(axes), run)) for axes in FLIPS]
+def predict_flipped(method: Method, images: Tensor, run: MapRunner = at_once, *, together: bool = False) -> Output:
+    """Mean of a method's outputs over the flips of the images; `together`: all flips are one batch."""
+    if together:
+        parts = method(torch.cat([images.flip(axes) for axes in FLIPS]), run).chunk(len(FLIPS))
+        outputs = list(zip(FLIPS, parts, strict=True))
+    else:
+        outputs = [(axes, method(images.flip(axes), run)) for axes in FLIPS]
     evidence = [output.evidence.flip(axes) for axes, output in outputs if output.evidence is not None]
     return Output(
         probs=torch.stack([output.probs for _, output in outputs]).mean(0),

@@ -145,6 +145,12 @@ class Output:
     soft_mask: Tensor
     evidence: Tensor | None = None
 
+    def chunk(self, count: int) -> list["Output"]:
+        """The outputs of equal parts of the batch."""
+        evidence = [None] * count if self.evidence is None else self.evidence.chunk(count)
+        parts = zip(self.probs.chunk(count), self.soft_mask.chunk(count), evidence, strict=True)
+        return [Output(*part) for part in parts]
+
 
 class ImageMaps:
     """Maps of a batch of images."""

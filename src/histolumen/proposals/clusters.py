@@ -10,7 +10,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -114,6 +113,8 @@ def spectral_starts(samples: Tensor, edges: Tensor, count: int = DIRECTIONS) -> 
     With memberships relaxed to projections s = x w, the normalised cut over all images is lowest for the largest
     eigenvalues of sum(x' A x) w = e sum(x' D x) w, where x are the features, centred with their degrees D as weights.
     """
+    import scipy.linalg  # noqa: PLC0415 - slow to import, not needed for prediction
+
     degree = edges.sum(2)
     centre = (samples * degree[..., None]).sum(1, keepdim=True) / degree.sum(1).clamp_min(_TINY)[:, None, None]
     x = samples - centre

@@ -5,10 +5,11 @@ enclosed, or is cut by the border once. Of the fields in between, a lumen is lin
 more haematoxylin than the rest of the tissue; the edge of a section has no such lining.
 """
 
+from typing import cast
+
 import numpy as np
 from PIL import Image
 from scipy import ndimage
-from skimage import color, measure
 
 _SIDE = 432  # short side, in pixels, to which pictures are reduced first; the sizes below refer to it
 _BRIGHT = 238  # of the brightest channel
@@ -46,8 +47,8 @@ def find_glass(picture: np.ndarray) -> np.ndarray:
 
 def open_fields(white: np.ndarray) -> list[np.ndarray]:
     """The connected fields [H, W] of a mask that leave the image over a long stretch of its border."""
-    fields = np.asarray(measure.label(white, connectivity=1))
-    count = int(fields.max()) + 1
+    fields, found = cast("tuple[np.ndarray, int]", ndimage.label(white))
+    count = found + 1
     edge = np.concatenate([fields[0], fields[-1], fields[1:-1, 0], fields[1:-1, -1]])
     border_share = np.bincount(edge, minlength=count) / edge.size
     area = np.bincount(fields.ravel(), minlength=count) / fields.size
@@ -62,6 +63,8 @@ def _is_lined(field: np.ndarray, white: np.ndarray, picture: np.ndarray) -> bool
     rim = tissue & (distance > _RIM[0]) & (distance <= _RIM[1])
     if not rim.any():
         return False
+    from skimage import color  # noqa: PLC0415 - slow to import, rarely needed
+
     haematoxylin = color.rgb2hed(picture)[..., 0]
     everywhere = haematoxylin[tissue]
     return bool(haematoxylin[rim].mean() > everywhere.mean() + _LINED * everywhere.std())

@@ -2,7 +2,6 @@
 
 import numpy as np
 from pydantic import Field
-from skimage import morphology
 
 from histolumen.settings import Settings
 
@@ -31,6 +30,8 @@ def make_solid(soft_mask: np.ndarray, settings: MaskSettings, mpp: float | None 
     """
     if not settings.fill_holes and not settings.min_area:
         return soft_mask
+    from skimage import morphology  # noqa: PLC0415 - slow to import
+
     pixels_per_area = 1.0 if mpp is None else 1 / mpp**2
     before = soft_mask >= _THRESHOLD
     mask = morphology.remove_small_holes(before, max_size=int(settings.fill_holes * pixels_per_area))

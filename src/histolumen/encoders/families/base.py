@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from histolumen.encoders.trunk import Trunk
 from histolumen.errors import ConfigError
@@ -16,6 +17,17 @@ from histolumen.vision import timm
 
 SUITABLE = "such as resnet18, convnext_atto, swin_tiny_patch4_window7_224 or vit_small_patch16_224"
 """Alternatives to name in an error message about an unsuitable network."""
+
+
+class _WithoutInitialValues(TorchFunctionMode):
+    """Skips drawing initial weights, which a network without storage has no place for; torch would import its compiler
+    to find that out, over a second."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
+        if func.__name__ in {"normal_", "uniform_"}:
+            return args[0] if args else given["tensor"]
+        return func(*args, **given)
 
 
 @dataclass(frozen=True)
@@ -29,7 +41,7 @@ class Architecture:
 
     @cached_property
     def _network(self) -> Any:
-        with torch.device("meta"):
+        with torch.device("meta"), _WithoutInitialValues():
             return timm.create_model(self.timm_name, num_classes=0, **self.options).eval()
 
     @property

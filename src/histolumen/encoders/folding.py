@@ -1,0 +1,182 @@
+"""Convolutions with the BatchNorm behind them folded in, for prediction.
+
+With fixed statistics, BatchNorm is a scale and a shift per channel, which the convolution in front of it can apply at
+no cost. Which convolution that is, a run of the network shows: the layer gets the very tensor that the convolution
+returned, unchanged. Weights are stored channels last, the layout in which oneDNN computes fastest; inputs and outputs
+follow them.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from histolumen.encoders.batchnorm import Case, CaseBatchNorm, current_cases
+from histolumen.vision import Conv2dSame, pad_same
+
+Norm = CaseBatchNorm | nn.BatchNorm2d
+_NORMS = (CaseBatchNorm, nn.BatchNorm2d)
+_PLAIN = (nn.Conv2d, Conv2dSame)  # exact types: others standardise their weights or choose them by input
+_ACTIVATIONS: dict[type[nn.Module], tuple[str, list[float]]] = {
+    nn.ReLU: ("relu", []),
+    nn.ReLU6: ("hardtanh", [0.0, 6.0]),
+    nn.SiLU: ("swish", []),
+}
+"""Activations that oneDNN applies while it writes the result of a convolution."""
+
+
+class FoldedConv(nn.Conv2d):
+    """A convolution followed by an activation; with separate statistics it has weights for each case.
+
+    Args:
+        conv: the convolution; its tensors are not changed.
+        norm: the BatchNorm behind it; None: there is none.
+        activation: of `_ACTIVATIONS`, or None.
+    """
+
+    def __init__(self, conv: nn.Conv2d, norm: Norm | None = None, activation: nn.Module | None = None):
+        super().__init__(
+            conv.in_channels, conv.out_channels, (1, 1), groups=conv.groups, bias=False, device="meta"
+        )  # the rest is taken over
+        self.kernel_size, self.stride, self.dilation = conv.kernel_size, conv.stride, conv.dilation
+        self.padding = conv.padding
+        self.pads_same = isinstance(conv, Conv2dSame)
+        self.activation = activation
+        self.weight, self.bias = _parameters(conv, *folded(conv, norm, Case.WHOLE))
+        self.separate = isinstance(norm, CaseBatchNorm) and norm.statistics == "separate"
+        if self.separate:
+            for case in (Case.FOREGROUND, Case.BACKGROUND):
+                weight, bias = _parameters(conv, *folded(conv, norm, case))
+                self.register_parameter(f"{case}_weight", weight)
+                self.register_parameter(f"{case}_bias", bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        parts = current_cases()
+        if not self.separate or len(parts) == 1:
+            return self._run(input, parts[0])
+        return torch.cat([self._run(part, case) for part, case in zip(input.chunk(len(parts)), parts, strict=True)])
+
+    def _run(self, x: Tensor, case: Case) -> Tensor:
+        weight, bias = self.weight, self.bias
+        if self.separate and case is not Case.WHOLE:
+            weight, bias = getattr(self, f"{case}_weight"), getattr(self, f"{case}_bias")
+        if self.pads_same:
+            x = pad_same(x, list(self.kernel_size), list(self.stride), list(self.dilation))
+        if _onednn_can_run(x) and not isinstance(self.padding, str):
+            name, numbers = ("none", []) if self.activation is None else _ACTIVATIONS[type(self.activation)]
+            sizes = [list(self.padding), list(self.stride), list(self.dilation)]
+            x = x.contiguous(memory_format=torch.channels_last)
+            return torch.ops.mkldnn._convolution_pointwise(x, weight, bias, *sizes, self.groups, name, numbers, "")
+        x = F.conv2d(x, weight, bias, self.stride, self.padding, self.dilation, self.groups)
+        return x if self.activation is None else self.activation(x)
+
+
+def _onednn_can_run(x: Tensor) -> bool:
+    """Whether oneDNN's fused operator takes this input. It has no gradient, which LayerCAM needs."""
+    plain = x.device.type == "cpu" and x.dtype == torch.float32 and not torch.is_grad_enabled()
+    available = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled
+    return plain and available and not torch.is_autocast_enabled("cpu")
+
+
+def folded(conv: nn.Conv2d, norm: Norm | None, case: Case) -> tuple[Tensor, Tensor | None]:
+    """Weight and bias of a convolution that equals `conv` followed by `norm` in evaluation."""
+    if norm is None:
+        return conv.weight, conv.bias
+    layer = norm.norm if isinstance(norm, CaseBatchNorm) else norm
+    mean, var = norm.running(case) if isinstance(norm, CaseBatchNorm) else (norm.running_mean, norm.running_var)
+    if mean is None or var is None:
+        raise ValueError("BatchNorm without running statistics cannot be folded")
+    scale = (var.double() + layer.eps).rsqrt() * (1 if layer.weight is None else layer.weight.double())
+    shift = (0 if conv.bias is None else conv.bias.double()) - mean.double()
+    bias = shift * scale + (0 if layer.bias is None else layer.bias.double())
+    weight = conv.weight.double() * scale[:, None, None, None]
+    return weight.to(conv.weight.dtype), bias.to(conv.weight.dtype)
+
+
+def _parameters(conv: nn.Conv2d, weight: Tensor, bias: Tensor | None) -> tuple[nn.Parameter, nn.Parameter | None]:
+    needs = conv.weight.requires_grad
+    copied = weight.detach().contiguous(memory_format=torch.channels_last)
+    return nn.Parameter(copied, needs), None if bias is None else nn.Parameter(bias.detach(), needs)
+
+
+def has_batchnorm(network: nn.Module) -> bool:
+    """Whether there is anything to fold."""
+    return any(isinstance(module, _NORMS) for module in network.modules())
+
+
+@torch.no_grad()
+def fold(network: nn.Module, run: Callable[[], object]) -> None:
+    """Replace, in place, the convolutions of `network` that `run` uses, with the BatchNorm and activation behind them.
+
+    Args:
+        network: in evaluation mode; its tensors are not changed, so it may share them with another network.
+        run: runs it on any input.
+    """
+    modules = dict(network.named_modules())
+    inside = {f"{name}.norm" for name, module in modules.items() if isinstance(module, CaseBatchNorm)}
+    names = {
+        name: module
+        for name, module in modules.items()
+        if name not in inside and (_is_plain(module) or isinstance(module, _NORMS) or type(module) in _ACTIVATIONS)
+    }
+    source = _follow(names, run)
+    follower = {before: name for name, before in source.items() if before}
+    for name in (name for name in source if _is_plain(modules[name])):
+        norm_name = follower.get(name)
+        norm = modules[norm_name] if norm_name else None
+        if norm is not None and not isinstance(norm, _NORMS):  # an activation directly behind the convolution
+            norm_name, norm = None, None
+        own = _own_activation(norm) if norm is not None else None
+        after = follower.get(norm_name) if norm_name and own is None else None
+        act_name = after if after and type(modules[after]) in _ACTIVATIONS else None
+        activation = own if type(own) in _ACTIVATIONS else modules[act_name] if act_name else None
+        _replace(network, name, FoldedConv(modules[name], norm, activation))  # type: ignore[arg-type]
+        if norm_name:
+            _replace(network, norm_name, own if own is not None and activation is None else nn.Identity())
+        if act_name:
+            _replace(network, act_name, nn.Identity())
+
+
+def _is_plain(module: nn.Module) -> bool:
+    return isinstance(module, nn.Conv2d) and type(module) in _PLAIN and module.padding_mode == "zeros"
+
+
+def _own_activation(norm: nn.Module) -> nn.Module | None:
+    """The activation inside a BatchNorm layer; None where it has none."""
+    own = norm.activation if isinstance(norm, CaseBatchNorm) else getattr(norm, "act", None)
+    return own if isinstance(own, nn.Module) and not isinstance(own, nn.Identity) else None
+
+
+def _follow(names: dict[str, nn.Module], run: Callable[[], object]) -> dict[str, str | None]:
+    """For each layer that runs, the layer whose output it always gets, if its output goes nowhere else among them."""
+    made: dict[tuple[int, int], str] = {}  # by identity of the output, and how often it was written to
+    alive: list[Tensor] = []  # while they exist, no other tensor has their identity
+    sources: dict[str, set[str | None]] = {}
+    readers: dict[str, set[str]] = {}
+    handles = []
+    for name, module in names.items():
+
+        def before(_module: nn.Module, inputs: tuple[Tensor, ...], name: str = name) -> None:
+            maker = made.get((id(inputs[0]), inputs[0]._version))
+            sources.setdefault(name, set()).add(maker)
+            if maker is not None:
+                readers.setdefault(maker, set()).add(name)
+
+        def after(_module: nn.Module, _inputs: object, output: Tensor, name: str = name) -> None:
+            made[id(output), output._version] = name
+            alive.append(output)
+
+        handles += [module.register_forward_pre_hook(before), module.register_forward_hook(after)]
+    try:
+        run()
+    finally:
+        for handle in handles:
+            handle.remove()
+    only = {name: next(iter(makers)) if len(makers) == 1 else None for name, makers in sources.items()}
+    return {name: maker if maker and readers[maker] == {name} else None for name, maker in only.items()}
+
+
+def _replace(network: nn.Module, name: str, module: nn.Module) -> None:
+    parent, _, child = name.rpartition(".")
+    setattr(network.get_submodule(parent), child, module)
