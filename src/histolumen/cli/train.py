@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from histolumen.cli.report import Report, report_or_warn
+
 
 def train(
     recipe: Annotated[str, typer.Argument(help="Shipped recipe (see `histolumen recipes`) or a YAML file.")],
@@ -17,6 +19,7 @@ def train(
     devices: Annotated[str, typer.Option(help="Number of processes on this machine; auto is one.")] = "auto",
     nodes: Annotated[int, typer.Option(min=1, help="Number of machines.")] = 1,
     images: Annotated[Path | None, typer.Option(help="Folder of the images, if they have moved.")] = None,
+    report: Report = True,
 ) -> None:
     """Train a model from labelled images. Only U-Net, which is fully supervised, reads masks."""
     from histolumen.config import load_config
@@ -34,3 +37,7 @@ def train(
     if is_main_process():
         typer.echo(f"{state.epochs} epochs done; best by train.select={config.train.select}: {state.best_epoch}")
         typer.echo(f"run: {out}    model: {out / 'best'}")
+        if report:
+            from histolumen.report.html.write import write_training_report
+
+            report_or_warn(lambda: write_training_report(out, ConsoleProgress()), out)

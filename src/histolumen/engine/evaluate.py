@@ -102,7 +102,7 @@ class Evaluation:
         for name, score in self.scores.items():
             percent = 100 if name in SHARES else 1
             value, low, high = percent * score.value, percent * score.low, percent * score.high
-            lines.append(f"  {_title(name):24} {value:6.2f}   [{low:6.2f}, {high:6.2f}]")
+            lines.append(f"  {score_title(name):24} {value:6.2f}   [{low:6.2f}, {high:6.2f}]")
         if self.taken_as_empty:
             lines.append(f"  {self.taken_as_empty} images of a class without masks have an empty true mask")
         if self.confusion is None:
@@ -230,7 +230,8 @@ def _classification_scores(results: list[ImageResult]) -> dict[str, Score]:
     return {name: _percent(metrics.bootstrap(len(results), each)) for name, each in statistics.items()}
 
 
-def _title(name: str) -> str:
+def score_title(name: str) -> str:
+    """Name of a score in words."""
     return _TITLES.get(name) or f"recognised of {name.removeprefix(_RECALL)}"
 
 
