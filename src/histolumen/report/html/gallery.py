@@ -80,6 +80,11 @@ def _card(row: Row, prediction: Prediction, truth: np.ndarray | None, pixels: Pi
     return Card(Path(row.image).name, (width, height), embed(layers), caption, verdict, mark)
 
 
+def counted(number: int, name: str) -> str:
+    """A number of things in words."""
+    return f"{number} {name}" if number == 1 else f"{number} {name}s"
+
+
 def verdict_of(label: str, probability: float) -> str:
     """The answer in short."""
     return label if label == NO_TISSUE else f"{label} {probability:.2f}"

@@ -50,7 +50,7 @@ def meaning_of_scores(evaluation: dict[str, Any], trivial: dict[str, float], cho
         points.append("These images have no true masks, so the masks were not measured: look at the gallery.")
     points.append(
         "Intervals (95 %, bootstrap) say how far a score would move with other images of the same kind. They know "
-        f"nothing of other seeds, and with {count} images they are {'wide' if count < 100 else 'only as good as the choice'}."
+        f"nothing of other seeds, and {count} images are {'few' if count < 100 else 'a sample'}."
     )
     points += _split_notes(split, chosen_on)
     return Section(

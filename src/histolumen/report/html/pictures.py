@@ -36,12 +36,12 @@ def layers_of(
     size = (image.shape[1], image.shape[0])
     layers = {IMAGE: image}
     if soft_mask is not None:
-        layers[HEAT_MAP] = draw_heat(image, _resized(soft_mask, size))
+        layers[HEAT_MAP] = draw_heat(image, resized(soft_mask, size))
     if mask is not None:
-        small = _resized(mask.astype(np.float32), size) >= 0.5
+        small = resized(mask.astype(np.float32), size) >= 0.5
         layers[OUTLINE] = np.asarray(draw_overlay(image, small))
         if truth is not None:
-            layers[ERRORS] = draw_errors(image, small, _resized(truth.astype(np.float32), size) >= 0.5)
+            layers[ERRORS] = draw_errors(image, small, resized(truth.astype(np.float32), size) >= 0.5)
     return layers
 
 
@@ -60,10 +60,10 @@ def data_uri(picture: np.ndarray) -> str:
     return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
-def reduced(picture: np.ndarray) -> np.ndarray:
-    """The picture with its longest side at most `SIDE`."""
+def reduced(picture: np.ndarray, side: int = SIDE) -> np.ndarray:
+    """The picture with its longest side at most `side`."""
     small = Image.fromarray(picture)
-    small.thumbnail((SIDE, SIDE))
+    small.thumbnail((side, side))
     return np.asarray(small)
 
 
@@ -74,7 +74,8 @@ def draw_heat(image: np.ndarray, soft_mask: np.ndarray) -> np.ndarray:
     return ((1 - _HEAT_SHARE) * grey + _HEAT_SHARE * colours).round().astype(np.uint8)
 
 
-def _resized(values: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+def resized(values: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """A map [H, W] of values at another width and height."""
     grey = Image.fromarray(values.astype(np.float32))
     return np.asarray(grey.resize(size, Image.Resampling.BOX if size[0] <= grey.width else Image.Resampling.BILINEAR))
 

@@ -13,7 +13,7 @@ from histolumen.data.manifest import read_csv
 from histolumen.errors import HistolumenError, ImageError, RunError, first_few
 from histolumen.progress import SILENT, Progress
 from histolumen.report.html.content import Block, Card, Headline, Page, Section, TableBlock, Text
-from histolumen.report.html.gallery import CARDS, make_gallery, verdict_of
+from histolumen.report.html.gallery import CARDS, counted, make_gallery, verdict_of
 from histolumen.report.html.meaning import meaning_of_predictions
 from histolumen.report.html.measured import histogram
 from histolumen.report.html.pictures import OUTLINE, embed, layers_of, reduced
@@ -65,7 +65,9 @@ def predictions_page(folder: Path, images: Path | None = None, count: int = CARD
         *([Section("Left out", [Text(first_few(failures), listed=True)])] if failures else []),
         meaning_of_predictions(),
     ]
-    return Page("Predictions", folder.resolve().name, f"{len(records)} images: {answers}.", sections, headlines)
+    return Page(
+        "Predictions", folder.resolve().name, f"{counted(len(records), 'image')}: {answers}.", sections, headlines
+    )
 
 
 def _distributions(records: list[dict[str, str]]) -> list[Block]:
@@ -111,7 +113,9 @@ def _card(record: dict[str, str], folder: Path, image: Path | None) -> Card | No
     height, width = next(iter(layers.values())).shape[:2]
     share = _number(record.get("foreground_share", ""))
     caption = [] if share is None else [f"deciding area {share:.0%}"]
-    caption.append("  ".join(f"{name[2:]} {record[name]}" for name in record if name.startswith("p_")))
+    probabilities = {name[2:]: _number(record[name]) or 0.0 for name in record if name.startswith("p_")}
+    if len(probabilities) > 2:  # of two, the verdict tells both
+        caption.append("  ".join(f"{name} {value:.2f}" for name, value in probabilities.items()))
     return Card(
         Path(record["image"]).name,
         (width, height),

@@ -11,10 +11,10 @@ from histolumen.engine.slides.batch import SlideState, read_state
 from histolumen.errors import HistolumenError, RunError, first_few
 from histolumen.progress import SILENT, Progress
 from histolumen.report.html.content import Block, Card, Headline, Page, Section, TableBlock, Text
-from histolumen.report.html.gallery import CARDS, make_gallery, verdict_of
+from histolumen.report.html.gallery import CARDS, counted, make_gallery, verdict_of
 from histolumen.report.html.meaning import meaning_of_predictions
 from histolumen.report.html.measured import histogram
-from histolumen.report.html.pictures import HEAT_MAP, OUTLINE, draw_heat, embed, reduced
+from histolumen.report.html.pictures import HEAT_MAP, OUTLINE, draw_heat, embed, reduced, resized
 from histolumen.report.tables import Table
 
 TABLE, STATE = "slides.csv", "state.json"
@@ -28,6 +28,7 @@ _SHOWN = {
     "regions": "regions",
     "mpp": "µm per pixel",
 }
+_SIDE = 1200  # longest side of an embedded slide, in pixels
 _WIDEST = 4096  # pixels of the level of a heat map that is read
 
 
@@ -55,7 +56,7 @@ def slides_page(folder: Path, count: int = CARDS, progress: Progress = SILENT) -
         by_class.setdefault(_label(state), []).append(_probability(state))
     tissue = sum(float(state.record.get("tissue_mm2") or 0) for state in states)
     headlines = [Headline("slides", str(len(states))), Headline("tissue", f"{tissue:.1f} mm²")]
-    headlines += [Headline(label, str(len(values)), beside="slides") for label, values in by_class.items()]
+    headlines += [Headline(label, str(len(values)), beside="predicted") for label, values in by_class.items()]
     gallery: list[Block] = [make_gallery(cards, note)] if cards else []
     distribution = [histogram("Probability of the answer", by_class, "probability, %", "slides")]
     sections = [
@@ -65,7 +66,7 @@ def slides_page(folder: Path, count: int = CARDS, progress: Progress = SILENT) -
         meaning_of_predictions(),
     ]
     answers = ", ".join(f"{len(values)} {label}" for label, values in by_class.items())
-    return Page("Slides", folder.resolve().name, f"{len(states)} slides: {answers}.", sections, headlines)
+    return Page("Slides", folder.resolve().name, f"{counted(len(states), 'slide')}: {answers}.", sections, headlines)
 
 
 def _table(states: list[SlideState]) -> Table:
@@ -94,20 +95,34 @@ def _value(name: str, value: Any) -> str:
 def _card(folder: Path, state: SlideState) -> Card | None:
     """The card of a slide; None if its pictures cannot be read."""
     try:
-        layers = {OUTLINE: reduced(read_image(folder / "overlay.png"))}
-        if (folder / "tissue.png").is_file():
-            layers[_TISSUE] = reduced(read_image(folder / "tissue.png"))
-        heat = read_heat(folder / "heatmap.tif")
-        if heat is not None:
-            layers[HEAT_MAP] = reduced(draw_heat(np.full((*heat.shape, 3), 255, np.uint8), heat))
+        layers = _layers(folder)
     except (HistolumenError, OSError, ValueError):
         return None
     height, width = layers[OUTLINE].shape[:2]
     share = _value("foreground_share", state.record.get("foreground_share"))
     caption = [f"deciding area {share} of the tissue, {state.record.get('regions', 0)} regions"]
-    return Card(
-        Path(state.slide).name, (width, height), embed(layers), caption, verdict_of(_label(state), _probability(state))
-    )
+    verdict = verdict_of(_label(state), _probability(state))
+    return Card(Path(state.slide).name, (width, height), embed(layers), caption, verdict)
+
+
+def _layers(folder: Path) -> dict[str, np.ndarray]:
+    """Tissue, heat map and outline at one size, without the captions below the stored pictures."""
+    heat = read_heat(folder / "heatmap.tif")
+    overlay = _uncaptioned(read_image(folder / "overlay.png"), heat)
+    outline = reduced(overlay, _SIDE)
+    size = outline.shape[1], outline.shape[0]
+    layers = {}
+    if (folder / "tissue.png").is_file():
+        tissue = Image.fromarray(_uncaptioned(read_image(folder / "tissue.png"), heat))
+        layers[_TISSUE] = np.asarray(tissue.resize(size, Image.Resampling.LANCZOS))
+    if heat is not None:
+        layers[HEAT_MAP] = draw_heat(outline, resized(heat, size))
+    return layers | {OUTLINE: outline}
+
+
+def _uncaptioned(picture: np.ndarray, heat: np.ndarray | None) -> np.ndarray:
+    """A stored picture cut to the aspect ratio of the slide, which is that of its heat map."""
+    return picture if heat is None else picture[: round(picture.shape[1] * heat.shape[0] / heat.shape[1])]
 
 
 def read_heat(path: Path) -> np.ndarray | None:
