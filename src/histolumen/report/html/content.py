@@ -12,6 +12,9 @@ Mark = Literal["circle", "triangle", "rect", "rectRot", "star", "cross"]
 MARKS: tuple[Mark, ...] = ("circle", "triangle", "rect", "rectRot", "star", "cross")
 """Shapes of points, in the order of classes and series: they tell them apart without colour."""
 
+COLOURS = len(MARKS)
+"""Number of different colours of series; further ones are dashed."""
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -148,7 +151,9 @@ class Bars:
     note: str = ""
     stacked: bool = False
     high: float | None = None
-    square: bool = False
+    horizontal: bool = False
+    """Whether the categories are below each other, for long names."""
+    square: ClassVar[bool] = False
 
     @property
     def specification(self) -> dict[str, Any]:
@@ -159,6 +164,7 @@ class Bars:
             "x": {"title": self.x_title},
             "y": {"title": self.y_title, "high": self.high},
             "stacked": self.stacked,
+            "horizontal": self.horizontal,
             "series": [{"label": label, "values": list(values)} for label, values in self.series.items()],
         }
 

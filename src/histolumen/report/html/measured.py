@@ -9,7 +9,7 @@ import numpy as np
 from histolumen.engine.evaluate import SHARES, score_title
 from histolumen.engine.prediction import NO_TISSUE
 from histolumen.metrics import PixelCounts, calibration_bins, roc_points
-from histolumen.report.html.content import Axis, Bars, Chart, Matrix, Series
+from histolumen.report.html.content import COLOURS, Axis, Bars, Chart, Matrix, Series
 from histolumen.report.rows import Printed
 from histolumen.report.tables import Table
 
@@ -115,7 +115,7 @@ def roc_chart(evaluations: dict[str, dict[str, Any]]) -> Chart | None:
             points = _points(*(100 * rates for rates in roc_points(is_positive, scores)))
             area = f", area {evaluation['auc']:.1f} %" if two and evaluation.get("auc") is not None else ""
             label = f"{title}{area}" if len(evaluations) > 1 else f"{positive}{area}"
-            series.append(Series(label, points, stepped=True))
+            series.append(Series(label, points, stepped=True, dashed=len(series) >= COLOURS))
     if not series:
         return None
     found, others = (

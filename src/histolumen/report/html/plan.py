@@ -15,6 +15,7 @@ from histolumen.errors import RunError
 from histolumen.progress import SILENT, Progress
 from histolumen.report.benchmark import BenchmarkPlan
 from histolumen.report.html.content import (
+    COLOURS,
     Axis,
     Bars,
     Block,
@@ -74,9 +75,8 @@ def plan_page(
     charts: list[Block] = [*_curves(plan, results.runs)] if is_study and plan.study in CURVES else [*_bars(by_title)]
     sections = [
         Section("Scores", [TableBlock(table), *charts]),
-        Section("Classes", [chart] if (chart := _roc(first)) else []),
+        Section("Classes", [*([] if is_study else _roc(first)), *_training(first, folder)]),
         Section("Comparison", [_comparison(first, folder, manifest, plan.split, count, progress)]),
-        Section("Training", _training(first, folder)),
         Section("Data", [TableBlock(data_table(manifest))]),
         meaning_of_table(),
     ]
@@ -116,7 +116,7 @@ def _bars(by_title: dict[str, list[RunResult]]) -> list[Bars]:
         if any(value is not None for value in printed):
             series["the paper's"] = printed
         name = _SCORES[score]
-        charts.append(Bars(name, list(by_title), series, "row of the table", f"{name}, %", high=100))
+        charts.append(Bars(name, list(by_title), series, "row of the table", f"{name}, %", high=100, horizontal=True))
     return charts
 
 
@@ -144,11 +144,12 @@ def _values(runs: list[RunResult], score: str) -> list[float]:
     return [run.evaluation[score] for run in runs if run.evaluation.get(score) is not None]
 
 
-def _roc(runs: dict[str, RunResult]) -> Chart | None:
+def _roc(runs: dict[str, RunResult]) -> list[Block]:
     classifying = {
         title: run.evaluation for title, run in runs.items() if "auc" in run.evaluation and run.job.shows_error
     }
-    return roc_chart(classifying) if classifying else None
+    chart = roc_chart(classifying) if classifying else None
+    return [chart] if chart else []
 
 
 def _training(runs: dict[str, RunResult], folder: Path) -> list[Block]:
@@ -158,7 +159,7 @@ def _training(runs: dict[str, RunResult], folder: Path) -> list[Block]:
         records = read_metrics(run_folder(folder, run.job))
         points = [(float(r["epoch"]), 100 - r["valid"]["error"]) for r in records if "error" in r.get("valid", {})]
         if points:
-            series.append(Series(title, points, dashed=len(series) >= 6))
+            series.append(Series(title, points, dashed=len(series) >= COLOURS))
     if not series:
         return []
     axes = Axis("epoch", whole=True), Axis("validation accuracy, %", 0, 100)
@@ -178,7 +179,7 @@ def _comparison(
         image = read_image(part.image_path(row))
         decoded[row] = image, true_mask(part, row, image.shape[:2])
         drawn[row] = {IMAGE: reduced(image)}
-        scores[row] = [f"true class: {row.label}"]
+        scores[row] = []
     for title, run in progress.track(list(runs.items()), "drawing methods"):
         model = load(run_folder(folder, run.job))
         records: dict[str, Any] = {record["image"]: record for record in run.evaluation["per_image"]}
@@ -188,13 +189,22 @@ def _comparison(
             mask = prediction.mask if by_threshold else prediction.mask_by_label(row.label)
             drawn[row][title] = layers_of(image, None, mask, truth)[ERRORS]
             dice = records[row.image].get("f1_plus")
-            scores[row].append(f"{title}: F1+ {'--' if dice is None else format(dice, '.1f')}")
+            scores[row].append(f"{title} {'--' if dice is None else format(dice, '.1f')}")
     cards = [
-        Card(Path(row.image).name, (layers[IMAGE].shape[1], layers[IMAGE].shape[0]), embed(layers), scores[row])
+        Card(
+            Path(row.image).name,
+            (layers[IMAGE].shape[1], layers[IMAGE].shape[0]),
+            embed(layers),
+            [f"true class: {row.label}", f"F1+: {' · '.join(scores[row])}"],
+        )
         for row, layers in drawn.items()
     ]
     note = f"{len(cards)} images, evenly over the {split} split; the slider goes through the rows of the table."
-    gallery = make_gallery(cards, note, start=next(reversed(runs)))
+    gallery = make_gallery(
+        cards,
+        note,
+        start=max(runs, key=lambda title: (runs[title].job.ranked, runs[title].evaluation.get("f1_plus") or 0)),
+    )
     return Gallery(gallery.cards, gallery.note, gallery.start, LEGEND[ERRORS])
 
 

@@ -48,9 +48,7 @@ def slides_page(folder: Path, count: int = CARDS, progress: Progress = SILENT) -
         raise RunError(f"{folder}: contains no finished slide; predict one first with `histolumen slide`")
     cards = [card for each, state in progress.track(done[:count], "drawing") if (card := _card(each, state))]
     states = [state for _, state in done]
-    note = (
-        f"{len(cards)} of {len(done)} slides, least certain first. Heat map and regions for QuPath are in each folder."
-    )
+    note = f"{counted(len(cards), 'slide')}, least certain first. Each folder has heat map and regions for QuPath."
     by_class: dict[str, list[float]] = {}
     for state in states:
         by_class.setdefault(_label(state), []).append(_probability(state))
@@ -72,7 +70,9 @@ def slides_page(folder: Path, count: int = CARDS, progress: Progress = SILENT) -
 def _table(states: list[SlideState]) -> Table:
     shown = [name for name in _SHOWN if any(state.record.get(name) not in {None, ""} for state in states)]
     extra = [
-        name for name in dict.fromkeys(n for s in states for n in s.record) if name not in {*_SHOWN, "slide", "tiles"}
+        name
+        for name in dict.fromkeys(n for s in states for n in s.record)
+        if name not in {*_SHOWN, "slide", "tiles"} and not name.startswith("p_")
     ]
     rows = [
         [

@@ -20,7 +20,10 @@
       min: low ?? undefined,
       max: high ?? undefined,
       title: { display: true, text: title, color: colour.text },
-      ticks: { color: colour.quiet, precision: whole ? 0 : undefined, maxRotation: 0 },
+      ticks: {
+        color: colour.quiet, precision: whole ? 0 : undefined, maxRotation: 0,
+        ...(log ? { callback: (value) => (Number.isInteger(Math.log10(value)) ? value.toExponential() : "") } : {}),
+      },
       grid: { color: colour.line },
       border: { color: colour.quiet },
     };
@@ -70,10 +73,12 @@
 
   function options(chart, colour) {
     const curves = chart.type === "curves";
-    const x = curves ? axis(chart.x, colour) : { ...axis(chart.x, colour), type: "category" };
-    const y = axis(curves ? chart.y : { ...chart.y, low: 0 }, colour);
+    let x = curves ? axis(chart.x, colour) : { ...axis(chart.x, colour), type: "category" };
+    let y = axis(curves ? chart.y : { ...chart.y, low: 0 }, colour);
+    if (chart.horizontal) [x, y] = [y, { ...x, ticks: { ...x.ticks, autoSkip: false } }];
     return {
       animation: false,
+      indexAxis: chart.horizontal ? "y" : "x",
       layout: { padding: { right: 16 } },
       responsive: true,
       maintainAspectRatio: false,
@@ -90,7 +95,7 @@
             title: (items) => (curves ? items[0].dataset.names[items[0].dataIndex] ?? "" : items[0].label),
             label: ({ dataset, parsed }) => curves
               ? `${dataset.label}: ${number(parsed.x)}, ${number(parsed.y)}`
-              : `${dataset.label}: ${number(parsed.y)}`,
+              : `${dataset.label}: ${number(chart.horizontal ? parsed.x : parsed.y)}`,
           },
         },
       },
@@ -104,6 +109,7 @@
   function draw(canvas) {
     const chart = JSON.parse(document.getElementById(canvas.dataset.chart).textContent);
     const colour = colours();
+    if (chart.horizontal) canvas.parentElement.style.height = `${90 + 17 * chart.categories.length * (1 + chart.series.length)}px`;
     const type = chart.type === "curves" ? "scatter" : "bar";
     const data = { labels: chart.categories, datasets: datasets(chart, colour) };
     drawn.push([new Chart(canvas, { type, data, options: options(chart, colour) }), chart]);
