@@ -27,7 +27,7 @@ def test_methods_are_compared_on_the_same_images(tiny_manifest, tmp_path):
     page = plan_page(tmp_path, find_plan(tmp_path), count=2)
     table, *charts = section(page, "Scores").blocks
     assert [row[0] for row in table.table.rows] == ["All-ones (lower bound)", "CAM-Avg"]
-    assert [chart.title for chart in charts] == ["F1+", "F1-"]
+    assert [chart.title for chart in charts] == ["F1+", "F1-", "PxAP"]
     gallery = section(page, "Comparison").blocks[0]
     assert gallery.layers == ["image", "All-ones (lower bound)", "CAM-Avg"]
     assert len(gallery.cards) == 2

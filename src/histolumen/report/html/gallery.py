@@ -67,13 +67,13 @@ def _card(row: Row, prediction: Prediction, truth: np.ndarray | None, pixels: Pi
     layers = layers_of(prediction.image, prediction.soft_mask, prediction.mask, truth)
     height, width = next(iter(layers.values())).shape[:2]
     caption = [f"true class: {row.label}"] if prediction.classifies else []
-    share = f"foreground {prediction.foreground_share:.0%}"
+    share = f"foreground {100 * prediction.foreground_share:.0f} %"
     if pixels is None:
         caption.append(share)
     else:
         scores = {"F1+": pixels.f1_plus, "F1-": pixels.f1_minus}
         caption.append("  ".join(f"{name} {100 * value:.1f}" for name, value in scores.items() if np.isfinite(value)))
-        caption.append(f"{share}, true {pixels.true_share:.0%}")
+        caption.append(f"{share}, true {100 * pixels.true_share:.0f} %")
     verdict = verdict_of(prediction.label, prediction.probability) if prediction.classifies else ""
     wrong = prediction.label != row.label
     mark = ("wrong" if wrong else "right") if prediction.classifies else ""

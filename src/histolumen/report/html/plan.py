@@ -39,7 +39,8 @@ from histolumen.report.runs.table import interval, results_table, runs_by_title
 from histolumen.report.study import CURVES, StudyPlan
 
 _COMPARED = 6  # images that all methods are shown on
-_SCORES = {"f1_plus": "F1+", "f1_minus": "F1-", "error": "accuracy"}
+_BARS = {"f1_plus": "F1+", "f1_minus": "F1-", "pxap": "PxAP"}
+_CURVES = {"f1_plus": "F1+", "f1_minus": "F1-", "error": "accuracy"}
 
 
 def find_plan(folder: Path) -> Plan | None:
@@ -106,16 +107,15 @@ def _headlines(by_title: dict[str, list[RunResult]]) -> list[Headline]:
 
 
 def _bars(by_title: dict[str, list[RunResult]]) -> list[Bars]:
-    """Measured F1+ and F1- of each row beside the paper's."""
+    """Measured scores of each row, beside the paper's where it has them."""
     charts = []
-    for score in ("f1_plus", "f1_minus"):
+    for score, name in _BARS.items():
         series: dict[str, Sequence[float | None]] = {
             "measured": [interval(v)[0] if (v := _values(runs, score)) else None for runs in by_title.values()]
         }
         printed = [getattr(runs[0].job.printed, score, None) for runs in by_title.values()]
         if any(value is not None for value in printed):
             series["the paper's"] = printed
-        name = _SCORES[score]
         charts.append(Bars(name, list(by_title), series, "row of the table", f"{name}, %", high=100, horizontal=True))
     return charts
 
@@ -126,7 +126,7 @@ def _curves(plan: StudyPlan, runs: list[RunResult]) -> list[Chart]:
     for kind in dict.fromkeys(run.job.kind for run in runs):
         own = runs_by_title([run for run in runs if run.job.kind == kind]).values()
         series = []
-        for score, name in _SCORES.items():
+        for score, name in _CURVES.items():
             points = [
                 (float(seeds[0].job.value or 0), 100 - mean if score == "error" else mean)
                 for seeds in own

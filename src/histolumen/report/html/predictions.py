@@ -52,9 +52,12 @@ def predictions_page(folder: Path, images: Path | None = None, count: int = CARD
     unsure = sum(_probability(record) < _UNSURE for record in records)
     headlines = [Headline("images", f"{len(records)}")]
     headlines += [
-        Headline(label, f"{number}", beside=f"{number / len(records):.0%}") for label, number in counts.most_common(3)
+        Headline(label, f"{number}", beside=f"{100 * number / len(records):.0f} %")
+        for label, number in counts.most_common(3)
     ]
-    headlines.append(Headline(f"unsure (below {_UNSURE:.2f})", f"{unsure}", beside=f"{unsure / len(records):.0%}"))
+    headlines.append(
+        Headline(f"unsure (below {_UNSURE:.2f})", f"{unsure}", beside=f"{100 * unsure / len(records):.0f} %")
+    )
     note = f"{len(cards)} of {len(records)} images, least certain first."
     gallery: list[Block] = [make_gallery(cards, note)] if cards else [Text(["None of the images could be read again."])]
     failures = [str(failure) for failure in state.get("failures", [])]
@@ -112,7 +115,7 @@ def _card(record: dict[str, str], folder: Path, image: Path | None) -> Card | No
         return None
     height, width = next(iter(layers.values())).shape[:2]
     share = _number(record.get("foreground_share", ""))
-    caption = [] if share is None else [f"deciding area {share:.0%}"]
+    caption = [] if share is None else [f"deciding area {100 * share:.0f} %"]
     probabilities = {name[2:]: _number(record[name]) or 0.0 for name in record if name.startswith("p_")}
     if len(probabilities) > 2:  # of two, the verdict tells both
         caption.append("  ".join(f"{name} {value:.2f}" for name, value in probabilities.items()))
