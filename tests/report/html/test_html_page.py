@@ -97,3 +97,8 @@ def test_the_file_is_replaced_only_as_a_whole(tmp_path):
     path = save_page(Page("Run", "first", "", []), tmp_path / "sub" / "r.html")
     assert "<h1>first</h1>" in path.read_text()
     assert [file.name for file in path.parent.iterdir()] == ["r.html"]
+
+
+def test_names_that_are_not_unicode_are_written_all_the_same(tmp_path):
+    path = save_page(Page("Run", "caf\udce9", "", []), tmp_path / "r.html")
+    assert r"<h1>caf\udce9</h1>" in path.read_text(encoding="utf-8")

@@ -29,7 +29,7 @@ _templates = Environment(
 
 def save_page(page: Page, path: Path) -> Path:
     """Write a page as one HTML file, atomically."""
-    write_text(path, as_html(page))
+    write_text(path, as_html(page).encode("utf-8", "backslashreplace").decode())  # names that are not Unicode
     return path
 
 

@@ -40,8 +40,8 @@ def predictions_page(folder: Path, images: Path | None = None, count: int = CARD
     if not records or "image" not in records[0] or "prediction" not in records[0]:
         raise RunError(f"{folder / TABLE}: is not a table that `histolumen predict` wrote; give its output folder")
     state = _state(folder)
-    paths = {source.get("path", ""): Path(source.get("path", "")) for source in state.get("sources", [])}
-    by_image = dict(zip((r["image"] for r in state.get("images", [])), paths.values(), strict=False))
+    pairs = zip(state.get("images", []), state.get("sources", []), strict=False)
+    by_image = {record.get("image", ""): Path(source.get("path", "")) for record, source in pairs}
     cards = [
         card
         for record in progress.track(records[:count], "drawing")
