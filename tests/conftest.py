@@ -33,6 +33,7 @@ SLOW = {  # files whose tests start processes or train many networks; `make test
     "test_figures.py",
     "test_propose.py",
     "test_published.py",
+    "test_report_browser.py",
     "test_rivals.py",
     "test_runner.py",
     "test_sample.py",

@@ -190,6 +190,15 @@ def roc_auc(labels: np.ndarray, probabilities: np.ndarray) -> Callable[[np.ndarr
     return statistic
 
 
+def roc_points(positive: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """False and true positive rates at all thresholds from the highest to the lowest; tied scores are one point."""
+    order = np.argsort(-score, kind="stable")
+    last_of_tie = np.append(np.diff(score[order]) != 0, True)
+    found = np.cumsum(positive[order])[last_of_tie] / max(positive.sum(), 1)
+    false_alarms = np.cumsum(~positive[order])[last_of_tie] / max((~positive).sum(), 1)
+    return np.append(0.0, false_alarms), np.append(0.0, found)
+
+
 def calibration_bins(confidence: np.ndarray, count: int = 10) -> np.ndarray:
     """Index of the bin of equal width in [0, 1] of each probability."""
     return np.minimum((confidence * count).astype(int), count - 1)

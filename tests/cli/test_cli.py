@@ -45,6 +45,7 @@ def test_version_and_help():
         ["complexity"],
         ["study"],
         ["figures"],
+        ["report"],
     ):
         result = run(*verb, "--help")
         assert result.returncode == 0
@@ -131,6 +132,7 @@ def test_the_demo_runs(tmp_path):
         ",test," in line for line in (tmp_path / "demo/data/manifest.csv").read_text().splitlines()
     )
     assert Image.open(tmp_path / "demo" / "overlays.png").width > 256
+    assert "Demo: synthetic glands" in (tmp_path / "demo" / "report.html").read_text()
     assert "is not empty" in refused(run("demo", "--out", tmp_path / "demo"))
 
 

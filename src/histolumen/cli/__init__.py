@@ -20,6 +20,7 @@ from histolumen.cli import (
     figures,
     predict,
     recipes,
+    report,
     slide,
     study,
     train,
@@ -44,6 +45,7 @@ app.command()(benchmark.benchmark)
 app.command()(complexity.complexity)
 app.command()(study.study)
 app.command()(figures.figures)
+app.command()(report.report)
 app.add_typer(recipes.app, name="recipes")
 app.command()(encoders.encoders)
 app.command()(doctor.doctor)

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from histolumen.cli.evaluate import BINARISE_HELP, Binarise, Split
+from histolumen.cli.report import Report
 from histolumen.cli.runs import Cluster, Images, Out, Overrides, Seeds, Workers, run_and_report
 from histolumen.report.rows import ROWS
 
@@ -48,6 +49,7 @@ def benchmark(
     images: Images = None,
     workers: Workers = 1,
     cluster: Cluster = None,
+    report: Report = True,
 ) -> None:
     """Train and evaluate all methods; write tables as text, CSV, LaTeX and HTML."""
     from histolumen.report.benchmark import NAMED, BenchmarkPlan
@@ -65,4 +67,4 @@ def benchmark(
         binarise=binarise,
     )
     manifest = (data or Path(f"{target}.csv")) if named else Path(target)
-    run_and_report(plan, manifest, images, out, workers, cluster)
+    run_and_report(plan, manifest, images, out, workers, cluster, report=report)

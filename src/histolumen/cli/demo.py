@@ -1,10 +1,13 @@
 """`histolumen demo`: training, evaluation and prediction on synthetic images."""
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from histolumen.cli.report import Report, report_or_warn
 
 _SHEET_IMAGES = 6  # images in overlays.png
 _GLASS = 0.25  # share of images with the edge of the section, as in many folders of real images
@@ -15,6 +18,7 @@ def demo(
     images: Annotated[int, typer.Option(min=12, help="Number of synthetic images.")] = 120,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the images and of the training.")] = 0,
     overrides: Annotated[list[str] | None, typer.Option("--set", help="Change one key of the demo recipe.")] = None,
+    report: Report = True,
 ) -> None:
     """Create synthetic gland images, train on their labels alone, evaluate, and draw the masks."""
     from histolumen.config import load_config
@@ -33,14 +37,14 @@ def demo(
     typer.echo(f"2/4  training on the labels alone ({config.train.epochs} epochs; the masks are not read)")
     train(config, manifest, out / "run", devices="1", progress=ConsoleProgress())
     typer.echo("3/4  evaluating on unseen test images")
-    _evaluate(out)
+    _evaluate(out, report)
     typer.echo(f"done in {time.perf_counter() - started:.0f} s")
     typer.echo(f"results:  {out / 'overlays.png'}; one picture per test image is in {out / 'overlays'}")
     typer.echo(f"model:    {out / 'run' / 'best'}; use it on any image with")
     typer.echo(f"    histolumen predict {out / 'run'} IMAGE_OR_FOLDER --out predictions")
 
 
-def _evaluate(out: Path) -> None:
+def _evaluate(out: Path, report: bool) -> None:
     import numpy as np
 
     from histolumen.console import ConsoleProgress
@@ -51,11 +55,16 @@ def _evaluate(out: Path) -> None:
     from histolumen.engine.prediction import Prediction
     from histolumen.export.files import save_json, save_picture, save_table
     from histolumen.export.overlay import draw_comparison, draw_sheet
+    from histolumen.report.html.gallery import WorstFirst
+    from histolumen.report.html.page import save_page
+    from histolumen.report.html.run import as_stored, describe_run
 
     manifest = read_manifest(out / "data" / "manifest.csv")
     pictures = []
+    worst = WorstFirst()
 
     def draw(row: Row, prediction: Prediction, truth: np.ndarray | None) -> None:
+        worst.consider(row, prediction, truth)
         if truth is None:
             return
         image = read_image(manifest.image_path(row))
@@ -74,3 +83,6 @@ def _evaluate(out: Path) -> None:
     typer.echo(str(result))
     typer.echo("4/4  drawing image, mask, and errors of the mask")
     save_picture(draw_sheet(pictures[:_SHEET_IMAGES]), out / "overlays.png")
+    if report:
+        page = partial(describe_run, out / "run", manifest, as_stored(result), worst, "Demo: synthetic glands")
+        report_or_warn(lambda: save_page(page(), out / "report.html"), out / "run")

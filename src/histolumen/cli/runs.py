@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from histolumen.cli.report import report_or_warn
+
 if TYPE_CHECKING:
     from histolumen.report.runs.plan import Plan
 
@@ -31,8 +33,10 @@ Cluster = Annotated[
 ]
 
 
-def run_and_report(plan: "Plan", data: Path, images: Path | None, out: Path, workers: int, cluster: str | None) -> None:
-    """Run the unfinished jobs of a plan, print and write its table; exit code 2 if a run failed."""
+def run_and_report(
+    plan: "Plan", data: Path, images: Path | None, out: Path, workers: int, cluster: str | None, *, report: bool
+) -> None:
+    """Run the unfinished jobs of a plan, print and write its table and report; exit code 2 if a run failed."""
     from histolumen.console import ConsoleProgress
     from histolumen.data.leakage import refuse_shared_patients
     from histolumen.data.manifest import check_trainable, read_manifest
@@ -48,6 +52,10 @@ def run_and_report(plan: "Plan", data: Path, images: Path | None, out: Path, wor
     typer.echo("\n" + as_text(table))
     typer.echo(f"written: {', '.join(str(path) for path in save_tables(table, out, table_name(plan)))}")
     typer.echo(f"figures: histolumen figures {out} --out FOLDER")
+    if report and results.runs:
+        from histolumen.report.html.write import write_report
+
+        report_or_warn(lambda: write_report(out, progress=ConsoleProgress()), out)
     for failure in results.failures:
         typer.echo(f"left out: {failure}", err=True)
     if results.failures:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from histolumen.cli.evaluate import BINARISE_HELP, Binarise, Split
+from histolumen.cli.report import Report
 from histolumen.cli.runs import Cluster, Images, Out, Overrides, Seeds, Workers, run_and_report
 
 
@@ -41,6 +42,7 @@ def study(
     images: Images = None,
     workers: Workers = 1,
     cluster: Cluster = None,
+    report: Report = True,
 ) -> None:
     """Run the paper's ablation, its curves over lambda, sigma and omega, or an ablation of the added parts.
 
@@ -57,4 +59,4 @@ def study(
         split=split,
         binarise=binarise,
     )
-    run_and_report(plan, data, images, out, workers, cluster)
+    run_and_report(plan, data, images, out, workers, cluster, report=report)

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from histolumen.cli.report import Report, report_or_warn
+
 
 def train(
     recipe: Annotated[str, typer.Argument(help="Shipped recipe (see `histolumen recipes`) or a YAML file.")],
@@ -26,6 +28,7 @@ def train(
     ] = None,
     profile: Annotated[bool, typer.Option("--profile", help="Print where the time went, at the end.")] = False,
     images: Annotated[Path | None, typer.Option(help="Folder of the images, if they have moved.")] = None,
+    report: Report = True,
 ) -> None:
     """Train a model from labelled images. Only U-Net, which is fully supervised, reads masks."""
     from histolumen.config import load_config
@@ -51,3 +54,7 @@ def train(
     if is_main_process():
         typer.echo(f"{state.epochs} epochs done; best by train.select={config.train.select}: {state.best_epoch}")
         typer.echo(f"run: {out}    model: {out / 'best'}")
+        if report:
+            from histolumen.report.html.write import write_training_report
+
+            report_or_warn(lambda: write_training_report(out, ConsoleProgress()), out)

@@ -67,10 +67,14 @@ def save_model(folder: Path, method: Method, card: ModelCard, state: dict[str, A
             (temporary / _STATE).write_bytes(buffer.getvalue())
 
 
+def read_model_card(folder: Path) -> ModelCard:
+    """Read `model.json` of a saved model."""
+    return _parse_card(_read_card(folder), folder)
+
+
 def load_model(folder: Path) -> tuple[Method, ModelCard]:
     """Load a saved model in evaluation mode."""
-    content = _read_card(folder)
-    card = _parse_card(content, folder)
+    card = read_model_card(folder)
     try:
         method = build_method(
             card.config.method,

@@ -15,8 +15,8 @@ from histolumen.data.search import search_images
 from histolumen.data.sources.folder import is_mask
 from histolumen.engine.earlier import KINDS, Ledger, Source
 from histolumen.engine.model import Model, Prediction
-from histolumen.engine.prediction import THRESHOLD, checked_threshold
 from histolumen.engine.pipeline import Answer, InOrder, Predictions
+from histolumen.engine.prediction import THRESHOLD, checked_threshold
 from histolumen.errors import ConfigError, DataError, DiskError, HistolumenError
 from histolumen.export.geojson import save_geojson
 from histolumen.extras import require

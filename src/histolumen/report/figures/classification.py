@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from histolumen.metrics import calibration_bins
+from histolumen.metrics import calibration_bins, roc_points
 from histolumen.report.figures.style import BLUE, GREY, ORANGE, panels
 
 
@@ -37,15 +37,6 @@ def draw_roc(evaluations: dict[str, dict[str, Any]], columns: int = 4) -> Figure
         axes.set_ylabel(f"% of {positive} found")
         axes.set_aspect("equal")
     return figure
-
-
-def roc_points(positive: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """False and true positive rates at all thresholds from the highest to the lowest; tied scores are one point."""
-    order = np.argsort(-score, kind="stable")
-    last_of_tie = np.append(np.diff(score[order]) != 0, True)
-    found = np.cumsum(positive[order])[last_of_tie] / max(positive.sum(), 1)
-    false_alarms = np.cumsum(~positive[order])[last_of_tie] / max((~positive).sum(), 1)
-    return np.append(0.0, false_alarms), np.append(0.0, found)
 
 
 def draw_reliability(evaluations: dict[str, dict[str, Any]], columns: int = 4) -> Figure:

@@ -7,7 +7,7 @@ from typing import Any
 
 from histolumen.data.manifest import Manifest
 from histolumen.engine.checkpoint import find_model, model_digest
-from histolumen.engine.evaluate import Binarisation, evaluate
+from histolumen.engine.evaluate import Binarisation, Evaluation, evaluate
 from histolumen.engine.model import load
 from histolumen.engine.runlog import read_metrics
 from histolumen.errors import DataError, RunError
@@ -33,7 +33,7 @@ def finished_measurement(
 ) -> dict[str, Any] | None:
     """The stored evaluation of a finished run; None if training or evaluation is incomplete."""
     _refuse_longer(run, epochs)
-    return _stored_evaluation(run, manifest, split, binarise) if is_trained(run, epochs) else None
+    return stored_evaluation(run, manifest, split, binarise) if is_trained(run, epochs) else None
 
 
 def is_trained(run: Path, epochs: int) -> bool:
@@ -52,14 +52,19 @@ def measure(
     run: Path, manifest: Manifest, split: str, binarise: Binarisation, progress: Progress = SILENT
 ) -> dict[str, Any]:
     """Evaluate the best model of a run, unless the stored evaluation is current; return `Evaluation.as_dict()`."""
-    stored = _stored_evaluation(run, manifest, split, binarise)
+    stored = stored_evaluation(run, manifest, split, binarise)
     if stored is not None:
         return stored
     result = evaluate(load(run), manifest, split, binarise=binarise, progress=progress)
     if result.failures:
         raise DataError(result.failures[0])
-    path = _path(run, split, binarise)
-    save_json({**result.as_dict(), "measured": _identity(run, manifest, split, binarise)}, path)
+    return store_evaluation(result, run, manifest)
+
+
+def store_evaluation(result: Evaluation, run: Path, manifest: Manifest) -> dict[str, Any]:
+    """Store an evaluation of all images of a split, and return it as `measure` does."""
+    path = _path(run, result.split, result.binarise)
+    save_json({**result.as_dict(), "measured": _identity(run, manifest, result.split, result.binarise)}, path)
     return json.loads(path.read_text(encoding="utf-8"))
 
 
@@ -68,7 +73,8 @@ def training_seconds(run: Path) -> float:
     return sum(record["seconds"] for record in read_metrics(run))
 
 
-def _stored_evaluation(run: Path, manifest: Manifest, split: str, binarise: Binarisation) -> dict[str, Any] | None:
+def stored_evaluation(run: Path, manifest: Manifest, split: str, binarise: Binarisation) -> dict[str, Any] | None:
+    """The stored evaluation of a run; None if there is none of these weights and files."""
     try:
         content = json.loads(_path(run, split, binarise).read_text(encoding="utf-8"))
     except (OSError, ValueError):
