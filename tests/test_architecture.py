@@ -9,7 +9,7 @@ SOURCE = Path(histolumen.__file__).parent
 ORDER = [
     "errors", "extras", "settings", "atomic", "locking", "vision", "progress", "console", "losses", "metrics",
     "export", "slides", "tissue", "data", "encoders", "nets", "proposals", "methods",
-    "config", "engine", "api", "report", "view", "cli",
+    "config", "engine", "deploy", "api", "report", "view", "cli",
 ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from histolumen.data.image import IMAGE_SUFFIXES
 from histolumen.data.search import search_images
 from histolumen.data.sources.folder import is_mask
 from histolumen.engine.earlier import Ledger, Source
-from histolumen.engine.model import Model, Prediction
+from histolumen.engine.prediction import Prediction, Predictor
 from histolumen.errors import ConfigError, DataError, DiskError, HistolumenError
 from histolumen.export.geojson import save_geojson
 from histolumen.extras import require
@@ -65,7 +65,7 @@ def find_images(inputs: Sequence[Path], out: Path | None = None) -> list[Input]:
 
 
 def predict_files(
-    model: Model,
+    model: Predictor,
     inputs: Sequence[Input],
     out: Path,
     *,
@@ -78,7 +78,7 @@ def predict_files(
     with predictions of another model is refused.
 
     Args:
-        model: a trained model.
+        model: a trained or an exported model.
         inputs: from `find_images`.
         out: output folder for `soft_masks/`, `masks/`, `overlays/`, `predictions.csv` and `predictions.json`.
         geojson: also write the regions of each mask as polygons to `geojson/`.
@@ -90,7 +90,9 @@ def predict_files(
         return _predict_files(model, inputs, Ledger(out, {"model": model.identity}), geojson, progress)
 
 
-def _predict_files(model: Model, inputs: Sequence[Input], ledger: Ledger, geojson: bool, progress: Progress) -> Report:
+def _predict_files(
+    model: Predictor, inputs: Sequence[Input], ledger: Ledger, geojson: bool, progress: Progress
+) -> Report:
     report = Report(failures=[f"{item.path}: {item.problem}" for item in inputs if item.problem])
     kinds = ("soft_mask", "mask", "overlay", *(("geojson",) if geojson else ()))
     saved: float | None = None

@@ -5,13 +5,14 @@ import io
 from base64 import b64encode
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from PIL import Image
 from torch import Tensor
 from torch.nn import functional as F
 
+from histolumen.data.image import ImageLike
 from histolumen.export.files import save_binary_mask, save_picture, save_soft_mask
 from histolumen.export.geojson import GeoJsonStyle, feature_collection
 from histolumen.export.overlay import draw_overlay
@@ -157,6 +158,22 @@ class Prediction:
         picture = self.overlay(caption=False)
         picture.thumbnail((_NOTEBOOK_SIDE, _NOTEBOOK_SIDE))
         return picture
+
+
+class Predictor(Protocol):
+    """A trained or an exported model, as commands use it."""
+
+    classes: list[str]
+    identity: str
+
+    @property
+    def classifies(self) -> bool:
+        """Whether the model predicts classes; some methods predict a mask only."""
+        ...
+
+    def predict(self, image: ImageLike) -> Prediction:
+        """Predict class and mask of one image."""
+        ...
 
 
 def most_probable(probabilities: dict[str, float]) -> str:
