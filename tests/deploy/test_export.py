@@ -49,7 +49,7 @@ def rows(folder: Path) -> list[dict[str, str]]:
 
 
 def test_the_card_is_in_the_file_and_beside_it(exported, tiny_run):
-    beside = json.loads(exported.with_suffix(".json").read_text())
+    beside = json.loads(exported.with_name("model.onnx.json").read_text())
     card = load_predictor(exported).card
     assert json.loads(card.as_json()) == beside
     assert beside["classes"] == ["benign", "malignant"]
@@ -143,14 +143,16 @@ def test_methods_that_need_gradients_are_refused(name, tmp_path):
 def test_transformers_are_exported_for_one_working_size_only(tmp_path):
     backbone = BackboneSettings(name="test_vit", weights="none")
     method = build_method(settings_of("cam_avg")(), build_backbone(backbone), 2)
-    for resize in ("square", "short_side"):
+
+    def model(resize: str) -> Model:
         config = load_config("glas-cam-avg", [*SMALL, "backbone.name=test_vit", f"images.resize={resize}"])
-        model = Model(method, ["benign", "malignant"], config)
-        if resize == "square":
-            assert export.export_model(model, tmp_path / "vit.onnx", "onnx").difference < 1e-4
-        else:
-            with pytest.raises(ConfigError, match="square"):
-                export.export_model(model, tmp_path / "other.onnx", "onnx")
+        return Model(method, ["benign", "malignant"], config)
+
+    assert export.export_model(model("square"), tmp_path / "vit.pt", "torchscript").difference < 1e-4
+    with pytest.raises(RunError, match="try --format torchscript"):  # its position embedding is resized in the graph
+        export.export_model(model("square"), tmp_path / "vit.onnx", "onnx")
+    with pytest.raises(ConfigError, match="square"):
+        export.export_model(model("short_side"), tmp_path / "other.pt", "torchscript")
 
 
 def test_int8_belongs_with_calibration_and_not_to_torchscript(tiny_run, tiny_manifest, tmp_path):

@@ -27,7 +27,7 @@ def export(
     """Write a model as one graph, from an image of any size to class and mask, for other runtimes."""
     from histolumen.console import ConsoleProgress
     from histolumen.data.manifest import read_manifest
-    from histolumen.deploy.export import export_model
+    from histolumen.deploy.export import card_path, export_model
     from histolumen.engine.model import load
     from histolumen.errors import ConfigError
 
@@ -43,5 +43,5 @@ def export(
         overwrite=overwrite,
         progress=ConsoleProgress(),
     )
-    typer.echo(f"graph: {result.path}    card: {result.path.with_suffix('.json')}")
+    typer.echo(f"graph: {result.path}    card: {card_path(result.path)}")
     typer.echo(f"use it: histolumen predict {result.path} IMAGES --out FOLDER, or without histolumen: docs/export.md")

@@ -25,7 +25,7 @@ class Exported:
     """What `export_model` wrote."""
 
     path: Path
-    """The graph; its card is the JSON file of the same name."""
+    """The graph; its card is beside it."""
     difference: float
     """Largest difference of a soft mask from the trained model's, in single precision."""
     change: QualityChange | None = None
@@ -89,6 +89,11 @@ def export_model(
     return Exported(target, difference, change)
 
 
+def card_path(path: Path) -> Path:
+    """The card of an exported file: model.onnx.json beside model.onnx."""
+    return path.with_name(f"{path.name}.json")
+
+
 def _refuse_method(model: Model, file_format: Format, *, int8: bool) -> None:
     name = model.config.method.name
     if model.method.needs_gradients:
@@ -109,4 +114,4 @@ def _refuse_method(model: Model, file_format: Format, *, int8: bool) -> None:
 def _files(path: Path) -> list[Path]:
     """The graph, its weights if they are a file of their own, and the card."""
     weights = [path.with_suffix(".bin")] if path.suffix == ".xml" else []
-    return [*weights, path, path.with_suffix(".json")]
+    return [*weights, path, card_path(path)]

@@ -43,7 +43,8 @@ def write_graph(model: Model, card: Card, path: Path) -> None:
     except RuntimeError as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise RunError(
-            f"{card.method} on {card.backbone} cannot be written as {card.file_format} ({reason}); use the run folder"
+            f"{card.method} on {card.backbone} cannot be written as {card.file_format} ({reason}); try --format "
+            "torchscript, or use the run folder"
         ) from error
 
 

@@ -38,7 +38,12 @@ def quantise(source: Path, target: Path, card: Card, inputs: Iterable[Inputs]) -
         card: of the model.
         inputs: of the graph, for the ranges of activations.
     """
-    (_quantise_openvino if card.file_format == "openvino" else _quantise_onnx)(source, target, card, list(inputs))
+    examples = list(inputs)
+    logging.disable(logging.WARNING)  # both libraries report every layer and advise on options
+    try:
+        (_quantise_openvino if card.file_format == "openvino" else _quantise_onnx)(source, target, card, examples)
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def calibration_inputs(card: Card, manifest: Manifest, progress: Progress = SILENT) -> Iterator[Inputs]:
@@ -100,7 +105,6 @@ def _quantise_openvino(source: Path, target: Path, card: Card, inputs: list[Inpu
     import nncf  # noqa: PLC0415 - an extra
     import openvino  # noqa: PLC0415 - an extra
 
-    nncf.set_log_level(logging.ERROR)
     model = openvino.Core().read_model(source)
     sensitive = [
         node.get_friendly_name()
