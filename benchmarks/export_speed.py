@@ -13,6 +13,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -123,9 +124,8 @@ def main() -> None:
                 paths |= {f"{file_format} fp32": plain, f"{file_format} int8": small}
             sessions = {name: open_session(path) for name, path in paths.items()}
             for image in images:
-                runs = {
-                    name: (lambda session=session, image=image: session.run(image))
-                    for name, session in sessions.items()
+                runs: dict[str, Callable[[], object]] = {
+                    name: partial(session.run, image) for name, session in sessions.items()
                 }
                 runs["eager"] = eager(model, image)
                 runs["products"] = products(model, runs["eager"])
