@@ -1,6 +1,6 @@
 """Post-training quantisation: convolutions in 8 bits, with activation ranges measured on training images.
 
-The first convolution (it sees the image), mask decoders and convolutions that give logits stay in single precision, and
+The first convolution (it sees the image) and convolutions to few channels, such as logits, stay in single precision, and
 so does everything that is not a convolution: resizing, min-max normalisation, sigmoid.
 """
 
@@ -21,10 +21,9 @@ from histolumen.errors import DataError, ImageError
 from histolumen.progress import SILENT, Progress
 from histolumen.tissue.glass import find_glass
 
-_IMAGES = 24  # evenly spaced in the training split; with test flips the graph sees each four times
+_IMAGES = 48  # evenly spaced in the training split
 _COLOURS = 3  # channels of the image: the input of the first convolution
-_DECODER = "/decoder/"  # in the name of a node: fine masks, whose F1- fell by a point in 8 bits (docs/performance.md)
-_FEW_CHANNELS = 8  # convolutions to this many channels or fewer give class maps and logits
+_FEW_CHANNELS = 16  # convolutions to this many channels or fewer: class maps, logits, the narrowest bottleneck
 
 Inputs = dict[str, np.ndarray]
 
@@ -96,7 +95,7 @@ def _quantise_onnx(source: Path, target: Path, card: Card, inputs: list[Inputs])
         reduce_range=True,  # 7 bits of weight: 8 overflow on processors without VNNI
         activation_type=QuantType.QUInt8,
         weight_type=QuantType.QInt8,
-        nodes_to_exclude=[node.name for node in convolutions if _is_sensitive(node.name, shapes[node.input[1]])],
+        nodes_to_exclude=[node.name for node in convolutions if _is_sensitive(shapes[node.input[1]])],
     )
     save_onnx(onnx.load(str(target)), card, target)
 
@@ -109,8 +108,7 @@ def _quantise_openvino(source: Path, target: Path, card: Card, inputs: list[Inpu
     sensitive = [
         node.get_friendly_name()
         for node in model.get_ops()
-        if node.get_type_name() == "Convolution"
-        and _is_sensitive(node.get_friendly_name(), tuple(node.input(1).get_shape()))
+        if node.get_type_name() == "Convolution" and _is_sensitive(tuple(node.input(1).get_shape()))
     ]
     quantised = nncf.quantize(
         model,
@@ -122,6 +120,6 @@ def _quantise_openvino(source: Path, target: Path, card: Card, inputs: list[Inpu
     save_openvino(quantised, card, target)
 
 
-def _is_sensitive(name: str, shape: tuple[int, ...]) -> bool:
+def _is_sensitive(shape: tuple[int, ...]) -> bool:
     """Whether a convolution with weights [out, in, ...] stays in single precision."""
-    return _DECODER in name or shape[0] <= _FEW_CHANNELS or shape[1] == _COLOURS
+    return shape[0] <= _FEW_CHANNELS or shape[1] == _COLOURS
