@@ -10,7 +10,7 @@ ORDER = [
     "cores", "threads", "errors", "extras", "settings", "atomic", "locking", "vision", "progress", "console",
     "losses", "metrics",
     "export", "slides", "tissue", "data", "encoders", "nets", "proposals", "methods",
-    "config", "engine", "api", "report", "view", "cli",
+    "config", "engine", "deploy", "api", "report", "view", "cli",
 ]  # fmt: skip
 
 

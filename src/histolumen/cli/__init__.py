@@ -17,6 +17,7 @@ from histolumen.cli import (
     doctor,
     encoders,
     evaluate,
+    export,
     figures,
     predict,
     recipes,
@@ -39,6 +40,7 @@ app.add_typer(data.app, name="data")
 app.command()(train.train)
 app.command()(evaluate.evaluate)
 app.command()(predict.predict)
+app.command()(export.export)
 app.command()(slide.slide)
 app.command()(view.view)
 app.command()(benchmark.benchmark)

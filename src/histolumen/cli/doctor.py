@@ -36,6 +36,7 @@ def doctor() -> None:
         "slides": ("openslide", "pyvips", "shapely"),
         "cluster": ("distributed",),
         "view": ("fastapi", "uvicorn"),
+        "export": ("onnx", "onnxruntime", "openvino", "nncf"),
     }
     for extra, packages in extras.items():
         for package in packages:

@@ -1,13 +1,13 @@
 """`histolumen predict`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="Run folder, or its best/.")],
+    run: Annotated[Path, typer.Argument(help="Run folder, or its best/; or a file that `export` wrote.")],
     inputs: Annotated[list[Path], typer.Argument(metavar="IMAGE_OR_FOLDER...", help="Images, or folders of images.")],
     out: Annotated[Path, typer.Option(help="Folder to write to; a call with the same model goes on there.")],
     threshold: Annotated[
@@ -21,15 +21,19 @@ def predict(
         bool, typer.Option("--heatmap", help="Also write soft masks in colours, with a colour bar.")
     ] = False,
     geojson: Annotated[bool, typer.Option("--geojson", help="Also write regions as GeoJSON, for QuPath.")] = False,
+    runtime: Annotated[
+        Literal["torch", "onnx", "openvino"] | None,
+        typer.Option(help="What runs an exported file; default: as its suffix says. A run folder needs torch."),
+    ] = None,
 ) -> None:
     """Predict class, probabilities and mask of each image; write masks, pictures and a table."""
     from histolumen.console import ConsoleProgress
-    from histolumen.engine.model import load
+    from histolumen.deploy.exported import load_predictor
     from histolumen.engine.predict_files import find_images, predict_files
     from histolumen.errors import first_few
 
     files = find_images(inputs, out)
-    model = load(run)
+    model = load_predictor(run, runtime)
     report = predict_files(
         model,
         files,

@@ -20,7 +20,8 @@ from histolumen.vision import tv_tensors, v2
 
 SIZE_MULTIPLE = 16
 """Working sizes are multiples of this even for networks that take any size: oneDNN caches buffers for each size."""
-_MIN_SIDE = 32
+MIN_SIDE = 32
+"""Working sizes are at least this, rounded up to a multiple."""
 _MAX_ASPECT = 20
 _NEARLY_SQUARE = 1.05  # largest aspect of images that a square resize does not distort
 _MIN_INPUT_SIDE = 8  # pixels; smaller images have no structure to learn from or to answer by
@@ -126,8 +127,8 @@ def working_size(
     refuse_narrow((height, width), path)
     if settings.resize == "square" and settings.short_side is not None:
         height = width = settings.short_side
-    scale = 1.0 if settings.short_side is None else settings.short_side / min(height, width)
-    size = _to_multiple(height * scale, multiple), _to_multiple(width * scale, multiple)
+    short_side, shortest = (1, 1) if settings.short_side is None else (settings.short_side, min(height, width))
+    size = _to_multiple(height * short_side, shortest, multiple), _to_multiple(width * short_side, shortest, multiple)
     if size[0] * size[1] > MAX_PIXELS:
         raise ImageError(
             f"{path or 'image'}: {width} x {height} pixels become {size[1]} x {size[0]} with "
@@ -187,9 +188,13 @@ def training_transform(settings: ImageSettings) -> v2.Transform:
     return v2.Compose(steps)
 
 
-def _to_multiple(side: float, multiple: int) -> int:
-    """The nearest multiple that is not smaller than the minimum side."""
-    return multiple * max(math.ceil(_MIN_SIDE / multiple), math.floor(side / multiple + 0.5))
+def _to_multiple(numerator: int, denominator: int, multiple: int) -> int:
+    """The multiple nearest to numerator / denominator, but not smaller than the minimum side; a half is rounded up.
+
+    In whole numbers: in floating point a half would fall to either side, and differently in an exported graph.
+    """
+    nearest_multiple = (2 * numerator + denominator * multiple) // (2 * denominator * multiple)
+    return multiple * max(math.ceil(MIN_SIDE / multiple), nearest_multiple)
 
 
 def _scale(size: tuple[int, int], settings: ImageSettings, path: Path, multiple: int) -> float:

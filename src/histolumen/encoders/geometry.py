@@ -84,7 +84,7 @@ def enlarge(maps: Tensor, size: tuple[int, int], geometry: FeatureGeometry) -> T
     if geometry == FeatureGeometry.of_cells(stride):  # torch's own interpolation is fastest
         return _enlarge_cells(maps, size, stride)
     down, across = (
-        _interpolation(full, small, geometry, maps) for full, small in zip(size, maps.shape[2:], strict=True)
+        interpolation(full, small, geometry, maps) for full, small in zip(size, maps.shape[2:], strict=True)
     )
     return down @ maps @ across.T
 
@@ -109,7 +109,7 @@ def stretch(maps: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
     return (maps - low) / (high - low + _FLAT)
 
 
-def _interpolation(pixels: int, positions: int, geometry: FeatureGeometry, like: Tensor) -> Tensor:
+def interpolation(pixels: int, positions: int, geometry: FeatureGeometry, like: Tensor) -> Tensor:
     """Matrix [pixels, positions] of linear interpolation weights, constant beyond the outermost positions."""
     place = (torch.arange(pixels, device=like.device, dtype=like.dtype) - geometry.offset) / geometry.stride
     place = place.clamp(0, positions - 1)

@@ -12,8 +12,7 @@ from histolumen.data.image import read_image, read_mask
 from histolumen.data.leakage import refuse_shared_patients
 from histolumen.data.manifest import Manifest, Row
 from histolumen.data.transforms import refuse_unusable
-from histolumen.engine.model import Model
-from histolumen.engine.prediction import THRESHOLD, Prediction
+from histolumen.engine.prediction import THRESHOLD, Prediction, Predictor
 from histolumen.errors import DataError, ImageError
 from histolumen.metrics import PixelCounts, Score
 from histolumen.progress import SILENT, Progress
@@ -115,7 +114,7 @@ class Evaluation:
 
 
 def evaluate(
-    model: Model,
+    model: Predictor,
     manifest: Manifest,
     split: str,
     watch: Callable[[Row, Prediction, np.ndarray | None], None] = lambda *_: None,
@@ -128,7 +127,7 @@ def evaluate(
     A split without any mask is evaluated by classification alone.
 
     Args:
-        model: a trained model.
+        model: a trained or an exported model.
         manifest: images, labels and masks.
         split: the split to evaluate.
         watch: called with each row, its prediction and its true mask, for example to draw them.

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from histolumen.engine.model import Model
-from histolumen.engine.prediction import Prediction
+from histolumen.engine.prediction import Prediction, Predictor
 
 _AHEAD = 2  # images that are prepared before the network is free
 _BEHIND = 2  # images that wait to be written; with more, the network waits
@@ -25,12 +25,12 @@ class Predictions:
     """Answers for files in the given order; the next files are prepared meanwhile.
 
     Args:
-        model: a `Model`, or anything with its `predict`, whose stages are then not overlapped.
+        model: a trained model, or an exported one, whose stages are not overlapped.
         paths: the files, in the order in which they will be asked for; files that are not asked for are skipped.
     """
 
-    def __init__(self, model: Model, paths: Sequence[Path]):
-        self._model, self._staged = model, isinstance(model, Model)
+    def __init__(self, model: Predictor, paths: Sequence[Path]):
+        self._model = model
         self._upcoming = deque(paths)
         self._ahead: deque[tuple[Path, Future[Any]]] = deque()
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="prepare")
@@ -43,23 +43,24 @@ class Predictions:
 
     def of(self, path: Path) -> Answer:
         """Run the network on a file; raises what reading or predicting it raises."""
-        if not self._staged:
-            prediction = self._model.predict(path)
+        model = self._model
+        if not isinstance(model, Model):
+            prediction = model.predict(path)
             return lambda: prediction
-        prepared = self._prepared(path)
-        output = self._model.run(prepared)
-        return lambda: self._model.finish(prepared, output)
+        prepared = self._prepared(model, path)
+        output = model.run(prepared)
+        return lambda: model.finish(prepared, output)
 
-    def _prepared(self, path: Path) -> Any:
+    def _prepared(self, model: Model, path: Path) -> Any:
         if path not in (item for item, _ in self._ahead) and path not in self._upcoming:
-            return self._model.prepare(path)
+            return model.prepare(path)
         while self._ahead and self._ahead[0][0] != path:  # not asked for
             self._ahead.popleft()[1].cancel()
         while not self._ahead and self._upcoming[0] != path:
             self._upcoming.popleft()
         while self._upcoming and len(self._ahead) <= _AHEAD:
             upcoming = self._upcoming.popleft()
-            self._ahead.append((upcoming, self._reader.submit(self._model.prepare, upcoming)))
+            self._ahead.append((upcoming, self._reader.submit(model.prepare, upcoming)))
         return self._ahead.popleft()[1].result()
 
 

@@ -14,9 +14,8 @@ from histolumen.data.image import IMAGE_SUFFIXES
 from histolumen.data.search import search_images
 from histolumen.data.sources.folder import is_mask
 from histolumen.engine.earlier import KINDS, Ledger, Source
-from histolumen.engine.model import Model, Prediction
 from histolumen.engine.pipeline import Answer, InOrder, Predictions
-from histolumen.engine.prediction import THRESHOLD, checked_threshold
+from histolumen.engine.prediction import THRESHOLD, Prediction, Predictor, checked_threshold
 from histolumen.errors import ConfigError, DataError, DiskError, HistolumenError
 from histolumen.export.geojson import save_geojson
 from histolumen.extras import require
@@ -76,7 +75,7 @@ def find_images(inputs: Sequence[Path], out: Path | None = None) -> list[Input]:
 
 
 def predict_files(
-    model: Model,
+    model: Predictor,
     inputs: Sequence[Input],
     out: Path,
     *,
@@ -93,7 +92,7 @@ def predict_files(
     with predictions of another model, at another threshold or with other captions is refused.
 
     Args:
-        model: a trained model.
+        model: a trained or an exported model.
         inputs: from `find_images`.
         out: output folder for `soft_masks/`, `masks/`, `overlays/`, `predictions.csv` and `predictions.json`.
         threshold: pixels of the soft mask from this value on are foreground.
@@ -113,7 +112,7 @@ def predict_files(
 
 
 def _predict_files(
-    model: Model, inputs: Sequence[Input], ledger: Ledger, kinds: tuple[str, ...], progress: Progress
+    model: Predictor, inputs: Sequence[Input], ledger: Ledger, kinds: tuple[str, ...], progress: Progress
 ) -> Report:
     report = Report(failures=[f"{item.path}: {item.problem}" for item in inputs if item.problem])
     saved: float | None = None

@@ -5,13 +5,14 @@ import io
 from base64 import b64encode
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from PIL import Image
 from torch import Tensor
 from torch.nn import functional as F
 
+from histolumen.data.image import ImageLike
 from histolumen.errors import ConfigError
 from histolumen.export.colour_map import draw_heat_map
 from histolumen.export.files import save_binary_mask, save_picture, save_soft_mask
@@ -196,6 +197,22 @@ def checked_threshold(threshold: float) -> float:
     if not 0 < threshold < 1:
         raise ConfigError(f"threshold {threshold}: give a number between 0 and 1, such as {THRESHOLD}")
     return threshold
+
+
+class Predictor(Protocol):
+    """A trained or an exported model, as commands use it."""
+
+    classes: list[str]
+    identity: str
+
+    @property
+    def classifies(self) -> bool:
+        """Whether the model predicts classes; some methods predict a mask only."""
+        ...
+
+    def predict(self, image: ImageLike) -> Prediction:
+        """Predict class and mask of one image."""
+        ...
 
 
 def most_probable(probabilities: dict[str, float]) -> str:

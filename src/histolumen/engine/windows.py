@@ -17,8 +17,14 @@ _OVERLAP = 0.25
 def runner_for(backbone: Backbone, height: int, width: int) -> MapRunner:
     """The runner for images of this size: attention is quadratic in the number of positions, so that transformers use
     windows for smaller images already."""
-    whole = WINDOW**2 if backbone.single_stride else WHOLE_PIXELS
-    return map_runner(height, width, whole_pixels=whole, grid=math.lcm(backbone.size_multiple, backbone.stride))
+    return map_runner(
+        height, width, whole_pixels=whole_pixels(backbone), grid=math.lcm(backbone.size_multiple, backbone.stride)
+    )
+
+
+def whole_pixels(backbone: Backbone) -> int:
+    """Number of pixels up to which an image is predicted at once."""
+    return WINDOW**2 if backbone.single_stride else WHOLE_PIXELS
 
 
 def map_runner(

@@ -35,6 +35,8 @@ class Method(nn.Module, ABC):
     """Whether training needs pixel masks (full supervision)."""
     classifies: ClassVar[bool] = True
     """Whether the method predicts classes; if not, `probs` are uniform."""
+    needs_gradients: ClassVar[bool] = False
+    """Whether a prediction computes gradients, which an exported graph cannot."""
     negative_class: int | None = None
     """Index of the class whose images have no foreground (`images.negative_class`); None: every class has some."""
 

@@ -1,6 +1,5 @@
 """CAM-LSE (Pinheiro & Collobert 2015; Sun et al. 2016): log-sum-exp, between the mean and the maximum."""
 
-import math
 from typing import Literal
 
 from pydantic import Field
@@ -9,6 +8,7 @@ from torch import Tensor
 from histolumen.encoders.backbone import Backbone
 from histolumen.methods.base import register
 from histolumen.methods.class_maps import ClassMapMethod, MapSettings
+from histolumen.nets.pooling import log_mean_exp
 
 
 class CamLseSettings(MapSettings):
@@ -29,5 +29,4 @@ class CamLse(ClassMapMethod):
         self.r = settings.r
 
     def scores(self, maps: Tensor) -> Tensor:
-        flat = maps.flatten(2)
-        return ((self.r * flat).logsumexp(2) - math.log(flat.shape[2])) / self.r
+        return log_mean_exp(self.r * maps.flatten(2)) / self.r

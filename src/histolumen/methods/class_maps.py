@@ -127,4 +127,5 @@ def likeliest_with_foreground(probs: Tensor, negative: int | None) -> Tensor:
     """The most probable class [B] of those that have foreground."""
     if negative is None:
         return probs.argmax(1)
-    return probs.index_fill(1, torch.tensor(negative, device=probs.device), -1).argmax(1)
+    is_negative = torch.arange(probs.shape[1], device=probs.device) == negative
+    return probs.masked_fill(is_negative, -1).argmax(1)

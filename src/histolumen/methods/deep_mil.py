@@ -5,7 +5,6 @@ classes. Attention sums to 1 on every image, so it cannot be empty. If one class
 attention of the most probable other class times the probability that the image is not negative.
 """
 
-import math
 from typing import Literal
 
 import torch
@@ -19,6 +18,7 @@ from histolumen.encoders.backbone import Backbone
 from histolumen.methods.base import Losses, Method, register
 from histolumen.methods.class_maps import MapSettings, chosen, for_every_label, likeliest_with_foreground
 from histolumen.methods.view import Answer, Layer, Mask, View, stretched
+from histolumen.nets.pooling import log_mean_exp
 
 
 class DeepMilSettings(MapSettings):
@@ -84,5 +84,5 @@ class DeepMil(Method):
         The classifier is linear, so it can be applied to each position before the attention-weighted average.
         """
         logits, class_logits = maps.flatten(2).chunk(2, dim=1)
-        scores = (logits.softmax(2) * class_logits).sum(2) + self.classifier.bias
-        return scores, logits.logsumexp(2) - math.log(logits.shape[2])
+        scores = (logits.softmax(2) * (class_logits + self.classifier.bias[:, None])).sum(2)  # weights sum to 1
+        return scores, log_mean_exp(logits)

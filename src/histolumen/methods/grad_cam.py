@@ -22,6 +22,8 @@ class GradCamSettings(MapSettings):
 class GradCam(CamAvg):
     """Trained as CAM-Avg; the maps come from gradients with respect to the last features."""
 
+    needs_gradients = True
+
     def prediction_maps(self, X: Tensor) -> Tensor:
         """Class maps and Grad-CAM maps [B, 2 C, h, w]. Scores are means over positions, so a large image can be
         processed in windows."""

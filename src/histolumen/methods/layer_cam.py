@@ -30,6 +30,8 @@ class LayerCamSettings(MapSettings):
 class LayerCam(CamAvg):
     """Trained as CAM-Avg; the maps come from gradients with respect to an inner layer."""
 
+    needs_gradients = True
+
     offset: Tensor
 
     def __init__(self, settings: LayerCamSettings, backbone: Backbone, classes: int):

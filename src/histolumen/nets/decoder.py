@@ -37,14 +37,22 @@ class Decoder(nn.Module):
         If the features extend beyond the image, so do the logits.
         """
         x = self.enter(features)
-        covered = [self.stride * side for side in features.shape[2:]]
-        images = at_least(images, *covered)[..., : covered[0], : covered[1]]
+        images = self._covered(images, features)
         for guide, step in zip(self.guides, self.steps, strict=True):
-            size = [2 * side for side in x.shape[2:]]
-            small = F.interpolate(images, size=size, mode="bilinear", antialias=True)
-            x = F.interpolate(x, size=size, mode="bilinear", align_corners=False)
-            x = step(torch.cat([x, guide(small)], dim=1))
+            x = F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False)
+            x = step(torch.cat([x, guide(self._shrunk(images, x))], dim=1))
         return self.leave(x)
+
+    # the two steps whose sizes are computed; `deploy` has other versions, for graphs
+
+    def _covered(self, images: Tensor, features: Tensor) -> Tensor:
+        """The images, padded or cropped to the pixels that the features cover."""
+        covered = [self.stride * side for side in features.shape[2:]]
+        return at_least(images, *covered)[..., : covered[0], : covered[1]]
+
+    def _shrunk(self, images: Tensor, like: Tensor) -> Tensor:
+        """The images at the size of `like`."""
+        return F.interpolate(images, size=like.shape[2:], mode="bilinear", antialias=True)
 
 
 def finer_strides(stride: int, finest: int) -> list[int]:

@@ -42,20 +42,26 @@ class WildcatHead(nn.Module):
 
     def scores(self, class_maps: Tensor) -> Tensor:
         """Class scores [B, C]: mean of the highest positions + alpha * mean of the lowest."""
-        activations = class_maps.flatten(2)
-        count = activations.shape[2]
-        score = self._mean_of_largest(activations, _positions(self.kmax, count))
+        score = self._mean_of_share(class_maps, self.kmax)
         if self.kmin > 0:
-            score = score - self.alpha * self._mean_of_largest(-activations, _positions(self.kmin, count))
+            score = score - self.alpha * self._mean_of_share(-class_maps, self.kmin)
         return score
 
     def forward(self, features: Tensor) -> Tensor:
         """Class scores of `features`."""
         return self.scores(self.maps(features))
 
-    def _mean_of_largest(self, activations: Tensor, count: int) -> Tensor:
+    def _mean_of_share(self, class_maps: Tensor, share: float) -> Tensor:
+        """Mean of the largest share of the positions; `deploy` has another version, for graphs."""
+        activations = class_maps.flatten(2)
+        count = _positions(share, activations.shape[2])
         largest = torch.topk(activations, count, dim=2, sorted=False).values
         return F.dropout(largest, self.dropout, self.training).mean(2)
+
+
+def log_mean_exp(values: Tensor) -> Tensor:
+    """log(mean(exp(values))) over the last axis, whose length a traced graph need not know."""
+    return values.logsumexp(-1) - torch.zeros_like(values).logsumexp(-1)
 
 
 def _positions(share: float, total: int) -> int:

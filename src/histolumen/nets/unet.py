@@ -47,10 +47,14 @@ class UpStep(nn.Module):
     def forward(self, x: Tensor, skip: Tensor) -> Tensor:
         """One level up, at the size of `skip`."""
         if self.upsampling == "nearest":
-            enlarged = F.interpolate(self.before(x), size=skip.shape[2:], mode="nearest-exact")
+            enlarged = self._repeated(self.before(x), skip)
         else:
             enlarged = self.before(F.interpolate(x, size=skip.shape[2:], mode="bilinear", align_corners=False))
         return self.after(torch.cat([enlarged, skip], dim=1))
+
+    def _repeated(self, x: Tensor, like: Tensor) -> Tensor:
+        """Each value repeated, at the size of `like`; `deploy` has another version, for graphs."""
+        return F.interpolate(x, size=like.shape[2:], mode="nearest-exact")
 
 
 def double_convolution(channels: int, width: int, stride: int = 1) -> nn.Sequential:

@@ -1,0 +1,1 @@
+"""Trained models as one graph for other runtimes: ONNX Runtime, OpenVINO, TorchScript."""
