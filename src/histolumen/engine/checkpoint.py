@@ -12,13 +12,15 @@ import torch
 from safetensors import SafetensorError
 
 from histolumen.atomic import finish_swap, new_file, new_folder
+from histolumen.calibration import HIGHEST, LOWEST
 from histolumen.config import RunConfig, parse_run_config
 from histolumen.encoders.backbone import build_backbone
 from histolumen.errors import ConfigError, RunError
+from histolumen.familiarity.reference import Reference
 from histolumen.methods.base import Method, build_method
 
 FORMAT = 1
-_WEIGHTS, _CARD, _STATE = "model.safetensors", "model.json", "state.pt"
+_WEIGHTS, _CARD, _STATE, _REFERENCE = "model.safetensors", "model.json", "state.pt", "reference.safetensors"
 _STATE_KEYS = {"optimizer", "random", "epochs", "best_epoch", "best_score"}
 _MAX_MPP = 100
 
@@ -35,6 +37,10 @@ class ModelCard:
     """Microns per pixel at working size, the resolution of the network's input; None: unknown."""
     identity: str = ""
     """Of a loaded model, see `model_digest`."""
+    temperature: float | None = None
+    """Calibration of the class probabilities; None: not calibrated (training is not finished, or an earlier model)."""
+    reference: Reference | None = None
+    """What the training images look like; None: not known."""
 
 
 def save_model(folder: Path, method: Method, card: ModelCard, state: dict[str, Any] | None = None) -> None:
@@ -57,10 +63,18 @@ def save_model(folder: Path, method: Method, card: ModelCard, state: dict[str, A
         "sha256": hashlib.sha256(weights).hexdigest(),
         "config": card.config.as_dict(),
     }
+    reference = b""
+    if card.temperature is not None:
+        content["temperature"] = card.temperature
+    if card.reference is not None:
+        reference = safetensors.torch.save(card.reference.tensors())
+        content["reference"] = {"layer": card.reference.layer, "sha256": hashlib.sha256(reference).hexdigest()}
     content["identity"] = _digest(content)
     with new_folder(folder) as temporary:
         (temporary / _WEIGHTS).write_bytes(weights)
         (temporary / _CARD).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        if reference:
+            (temporary / _REFERENCE).write_bytes(reference)
         if state is not None:
             buffer = io.BytesIO()  # writing to a file, torch.save reports a full disk as RuntimeError
             torch.save(state, buffer)
@@ -91,18 +105,27 @@ def load_model(folder: Path) -> tuple[Method, ModelCard]:
 
 def load_weights(method: Method, folder: Path) -> None:
     """Load the weights in `folder` into `method` after checking their SHA-256 against the card."""
-    expected = _read_card(folder)["sha256"]
     path = folder / _WEIGHTS
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise RunError(f"{path}: cannot be read ({error.strerror}); copy the whole folder again") from error
-    if hashlib.sha256(data).hexdigest() != expected:
-        raise RunError(f"{path}: does not match the SHA-256 in {_CARD} (damaged or replaced); copy the folder again")
+    data = _checked_bytes(path, _read_card(folder)["sha256"])
     try:
         method.load_state_dict(safetensors.torch.load(data))
     except (SafetensorError, RuntimeError) as error:
         raise RunError(f"{path}: does not fit the model that {_CARD} describes; was the recipe edited?") from error
+
+
+def _checked_bytes(path: Path, sha256: str) -> bytes:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read ({error.strerror}); copy the whole folder again") from error
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise RunError(f"{path}: does not match the SHA-256 in {_CARD} (damaged or replaced); copy the folder again")
+    return data
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether the model in `folder` was completed after its training: see `engine/completion.py`."""
+    return "temperature" in _read_card(folder)
 
 
 def model_digest(folder: Path) -> str:
@@ -198,6 +221,8 @@ def _parse_card(content: dict[str, Any], folder: Path) -> ModelCard:
             dict(content["validation"]),
             None if mpp is None else _resolution(mpp),
             _identity(content),
+            _temperature(content.get("temperature")),
+            _reference(content.get("reference"), folder),
         )
     except (ConfigError, KeyError, TypeError, ValueError) as error:
         raise RunError(f"{folder / _CARD}: not a model that this version can read ({error})") from error
@@ -216,3 +241,19 @@ def _resolution(value: Any) -> float:
     if not 0 < mpp <= _MAX_MPP:
         raise ValueError(f"mpp: expected microns per pixel, found {value}")
     return mpp
+
+
+def _temperature(value: Any) -> float | None:
+    if value is None:
+        return None
+    if not LOWEST <= float(value) <= HIGHEST:
+        raise ValueError(f"temperature: expected {LOWEST} to {HIGHEST}, found {value}")
+    return float(value)
+
+
+def _reference(entry: Any, folder: Path) -> Reference | None:
+    """What the training images look like; None in models that were not completed, or had too few images."""
+    if entry is None:
+        return None
+    tensors = safetensors.torch.load(_checked_bytes(folder / _REFERENCE, str(entry["sha256"])))
+    return Reference.from_tensors(str(entry["layer"]), tensors)

@@ -2,19 +2,23 @@
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from histolumen.calibration import with_temperature
 from histolumen.config import RunConfig
 from histolumen.data.image import ImageLike, as_rgb
 from histolumen.data.transforms import ImageSettings, refuse_unusable
 from histolumen.engine.checkpoint import find_model, load_model
 from histolumen.engine.inference import FastCopy
+from histolumen.engine.judging import judge_image
 from histolumen.engine.prediction import Prediction
 from histolumen.engine.stages import Prepared, finish, prepare, run_network
+from histolumen.familiarity.reference import Reference
 from histolumen.methods.base import Method
 from histolumen.methods.view import Output
 from histolumen.progress import SILENT, Progress
@@ -40,6 +44,8 @@ class Model:
         device: torch.device | None = None,
         mpp: float | None = None,
         identity: str = "",
+        temperature: float | None = None,
+        reference: Reference | None = None,
     ):
         self.device = device or torch.device("cpu")
         self.method = method.to(self.device).eval()
@@ -48,6 +54,10 @@ class Model:
         self.mpp = mpp
         self.identity = identity
         """SHA-256 over weights, class names and settings; "" for a model that was not loaded from a folder."""
+        self.temperature = temperature or 1.0
+        """Calibration of the class probabilities; 1 leaves them as the method computes them."""
+        self.reference = reference
+        """What the training images look like; None: not known."""
         self._fast = FastCopy()
 
     @property
@@ -89,7 +99,8 @@ class Model:
     def _predict_batch(self, images: Sequence[tuple[str, np.ndarray]]) -> list[Prediction]:
         sources, pixels = zip(*images, strict=True)
         settings = self.config.images
-        return predict_images(self.predictor, self.classes, pixels, settings, self.device, sources, self.config.mask)
+        found = predict_images(self.predictor, self.classes, pixels, settings, self.device, sources, self.config.mask)
+        return [self._judged(each) for each in found]
 
     def prepare(self, image: ImageLike) -> Prepared:
         """First stage of `predict`: decode and resize. May run in another thread than the network."""
@@ -101,9 +112,22 @@ class Model:
         return run_network(self.predictor, [image], self.config.images, self.device)
 
     def finish(self, image: Prepared, output: Output) -> Prediction:
-        """Last stage of `predict`: the mask at the size of the image."""
+        """Last stage of `predict`: the mask at the size of the image, calibration, comparison with training images."""
         settings = self.config.images
-        return finish(image, output, 0, self.classes, settings, self.config.mask, classifies=self.classifies)
+        found = finish(image, output, 0, self.classes, settings, self.config.mask, classifies=self.classifies)
+        return self._judged(found)
+
+    def _judged(self, found: Prediction) -> Prediction:
+        """The prediction with calibrated probabilities, compared with the training images."""
+        judgement = judge_image(self.reference, self.method.backbone, found.image, self.config.images)
+        return replace(found, probabilities=self.calibrated(found.probabilities), judgement=judgement)
+
+    def calibrated(self, probabilities: dict[str, float]) -> dict[str, float]:
+        """Class probabilities of the method at the model's temperature; the order of the classes stays the same."""
+        if self.temperature == 1 or not self.classifies:
+            return probabilities
+        values = with_temperature(np.array(list(probabilities.values())), self.temperature)
+        return dict(zip(probabilities, values.tolist(), strict=True))
 
     def predict_slide(
         self, path: Path | str, settings: "SlideSettings | None" = None, progress: Progress = SILENT
@@ -137,7 +161,7 @@ def load(folder: Path | str, device: str | None = None) -> Model:
     """
     method, card = load_model(find_model(Path(folder)))
     place = torch.device(device) if device else default_device()
-    return Model(method, card.classes, card.config, place, card.mpp, card.identity)
+    return Model(method, card.classes, card.config, place, card.mpp, card.identity, card.temperature, card.reference)
 
 
 def default_device() -> torch.device:

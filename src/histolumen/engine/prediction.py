@@ -19,6 +19,7 @@ from histolumen.export.files import save_binary_mask, save_picture, save_soft_ma
 from histolumen.export.geojson import GeoJsonStyle, feature_collection
 from histolumen.export.overlay import draw_overlay
 from histolumen.export.regions import FoundRegion, Raster, find_regions
+from histolumen.familiarity.judgement import Judgement, judgement_columns
 
 THRESHOLD = 0.5
 NO_TISSUE = "no tissue"
@@ -51,6 +52,18 @@ class Prediction:
     """Bare glass beside the tissue, [H, W] bool, if the model removes it (`images.glass`)."""
     threshold: float = THRESHOLD
     """Pixels of the soft mask from this value on are foreground; `at` changes it."""
+    judgement: Judgement | None = None
+    """How unlike the training images it is, and what is wrong with it; None: not known."""
+
+    @property
+    def unlike_training(self) -> float | None:
+        """Distance from the training images relative to the limit: above 1, the image is unlike them; None: unknown."""
+        return None if self.judgement is None else self.judgement.unlike
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Why the answer should not be trusted, in plain sentences; empty if the image is like the training images."""
+        return () if self.judgement is None else self.judgement.warnings
 
     def at(self, threshold: float) -> "Prediction":
         """The same prediction with its mask, regions and pictures at another threshold, in (0, 1)."""
@@ -120,7 +133,8 @@ class Prediction:
 
     def regions(self) -> list[FoundRegion]:
         """Connected regions of the mask as polygons, largest first. Needs the extra [slides]."""
-        return find_regions(Raster.of(self.soft_mask, self.threshold))
+        found = find_regions(Raster.of(self.soft_mask, self.threshold))
+        return [replace(region, unlike=self.unlike_training) for region in found]
 
     def geojson_style(self) -> GeoJsonStyle:
         """Class, colour and units of the regions in GeoJSON."""
@@ -139,6 +153,7 @@ class Prediction:
             **{f"p_{name}": round(value, 6) for name, value in self.probabilities.items()},
             "foreground_share": round(self.foreground_share, 6),
             "tissue_share": round(self.tissue_share, 6),
+            **judgement_columns(self.judgement),
         }
 
     def save(
@@ -173,7 +188,9 @@ class Prediction:
     def __repr__(self) -> str:
         height, width = self.soft_mask.shape
         probabilities = ", ".join(f"{name} {value:.3f}" for name, value in self.probabilities.items())
-        return f"Prediction({self.name}, {width} x {height}: {probabilities}; foreground {self.foreground_share:.1%})"
+        warnings = "".join(f"; {warning}" for warning in self.warnings)
+        share = f"{self.foreground_share:.1%}"
+        return f"Prediction({self.name}, {width} x {height}: {probabilities}; foreground {share}{warnings})"
 
     def _repr_png_(self) -> bytes:
         return png_bytes(self._small_overlay())
@@ -183,6 +200,7 @@ class Prediction:
             f"<tr><td>{html.escape(name)}</td><td>{value:.3f}</td></tr>" for name, value in self.probabilities.items()
         )
         rows += f"<tr><td>foreground</td><td>{self.foreground_share:.1%}</td></tr>"
+        rows += "".join(f'<tr><td colspan="2">⚠ {html.escape(warning)}</td></tr>' for warning in self.warnings)
         picture = b64encode(png_bytes(self._small_overlay())).decode()
         return f'<img src="data:image/png;base64,{picture}" alt="{html.escape(self.caption)}"><table>{rows}</table>'
 

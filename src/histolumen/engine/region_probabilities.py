@@ -26,7 +26,8 @@ def region_probabilities(model: Model, prediction: Prediction) -> RegionProbabil
     """Classify the image of `prediction` twice: with its background and with its foreground masked out.
 
     A mask that shows what decided gives a certain answer on X+ and an uncertain one on X-. Max-Min is trained for both;
-    other methods classify the masked images as they classify any image. Flips are averaged as in `Model.predict`.
+    other methods classify the masked images as they classify any image. Flips are averaged, and
+    probabilities calibrated, as in `Model.predict`.
     """
     settings, method = model.config.images, model.predictor
     working = to_working_size(prediction.image, settings, Path(prediction.name), method.backbone.size_multiple)
@@ -41,5 +42,6 @@ def region_probabilities(model: Model, prediction: Prediction) -> RegionProbabil
     for case, mask in ((Case.FOREGROUND, soft_mask), (Case.BACKGROUND, 1 - soft_mask)):
         flips = FLIPS if settings.test_flips else FLIPS[:1]
         probs = [method.classify_region((pixels * mask).flip(axes), case, run) for axes in flips]
-        means.append(dict(zip(model.classes, torch.stack(probs).mean(0)[0].tolist(), strict=True)))
+        mean = torch.stack(probs).mean(0)[0].tolist()
+        means.append(model.calibrated(dict(zip(model.classes, mean, strict=True))))
     return RegionProbabilities(*means)

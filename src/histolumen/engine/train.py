@@ -23,6 +23,7 @@ from histolumen.encoders.backbone import build_backbone
 from histolumen.encoders.freezing import freeze_stages
 from histolumen.engine.arithmetic import check_precision, compile_backbone, memory_layout
 from histolumen.engine.checkpoint import ModelCard, load_state, load_weights, save_model, write_text
+from histolumen.engine.completion import complete_model
 from histolumen.engine.launch import make_fabric
 from histolumen.engine.loading import decode_once, loader_processes, make_loader
 from histolumen.engine.memory import keep_freed_memory
@@ -184,6 +185,10 @@ class _Run:
                     self.progress.training_epoch(record)
                 with watch.phase("checkpoint"):
                     state = self._save(epoch, state, validation)
+        if self.fabric.is_global_zero:
+            valid = self.manifest.split("valid")
+            complete_model(self.out / "best", self.images.manifest, valid, self.fabric.device, self.progress)
+        self.fabric.barrier()
         return state
 
     def _set_up(self) -> tuple[Any, Any]:

@@ -68,12 +68,12 @@ def features(regions: Iterable[FoundRegion], style: GeoJsonStyle) -> Iterator[di
         # plain rounding could make an outline cross itself
         for part in shapely.get_parts(shapely.set_precision(scaled, 10.0**-_DIGITS)):
             if part.area > 0:
-                yield _feature(part, region.mean, classification, style.mpp, f"{style.name}/{count}")
+                yield _feature(part, region, classification, style.mpp, f"{style.name}/{count}")
                 count += 1
 
 
 def _feature(
-    outline: "Polygon", mean: float, classification: dict[str, Any], mpp: float | None, name: str
+    outline: "Polygon", region: FoundRegion, classification: dict[str, Any], mpp: float | None, name: str
 ) -> dict[str, Any]:
     import shapely  # noqa: PLC0415
     from shapely.geometry.polygon import orient  # noqa: PLC0415
@@ -87,7 +87,8 @@ def _feature(
             "objectType": "annotation",
             "classification": classification,
             "measurements": {
-                "Mean probability": round(mean, 4),
+                "Mean probability": round(region.mean, 4),
+                **({} if region.unlike is None else {"Unlike training": round(region.unlike, 3)}),
                 **{key: round(value, _DIGITS) for key, value in area.items()},
             },
         },

@@ -48,6 +48,8 @@ class FoundRegion:
 
     outline: "Polygon"
     mean: float
+    unlike: float | None = None
+    """Distance from the model's training images relative to the limit; None: unknown."""
 
 
 def find_regions(raster: Raster, min_area: float = 0.0) -> list[FoundRegion]:

@@ -16,6 +16,7 @@ from pydantic import Field
 
 from histolumen.atomic import new_file
 from histolumen.engine.model import Model
+from histolumen.engine.slides.judging import judge_slide
 from histolumen.engine.slides.maps import Canvas, cell_of_mask, soft_window
 from histolumen.engine.slides.prediction import SlidePrediction, heat_files
 from histolumen.engine.slides.view import SlideView
@@ -125,7 +126,7 @@ def _predict(
                 raise SlideError(f"{path}: the predicted probabilities are not finite; check the training of the model")
             cell = cell_of_mask(answer.mask)
             heat, background = early.of(answer.mask) if early is not None else (None, None)
-            probabilities = dict(zip(model.classes, answer.probs[0].tolist(), strict=True))
+            probabilities = model.calibrated(dict(zip(model.classes, answer.probs[0].tolist(), strict=True)))
             return SlidePrediction(
                 slide=path,
                 probabilities=probabilities,
@@ -141,6 +142,7 @@ def _predict(
                 tiles=len(canvas.tiles),
                 min_area=min_area,
                 background=background,
+                fields=judge_slide(model.reference, model.method.backbone, slide, tissue, scale, progress),
             )
 
 

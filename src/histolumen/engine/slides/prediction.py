@@ -1,6 +1,6 @@
 """The prediction for one slide: class, heat map, regions, and their files."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,13 @@ from PIL import Image
 
 from histolumen.atomic import os_errors_as_disk_error
 from histolumen.engine.prediction import THRESHOLD, most_probable, png_bytes
+from histolumen.engine.slides.judging import JudgedFields
 from histolumen.export.files import save_picture
 from histolumen.export.geojson import GeoJsonStyle, feature_collection, save_geojson
 from histolumen.export.in_background import CERTAIN, HEATMAP, BackgroundFiles, HeatFiles
 from histolumen.export.overlay import draw_overlay
 from histolumen.export.regions import FoundRegion
+from histolumen.familiarity.judgement import judgement_columns
 from histolumen.tissue.mask import Tissue
 
 OUTPUTS = (HEATMAP, "regions.geojson", "overlay.png", "tissue.png")
@@ -55,6 +57,19 @@ class SlidePrediction:
     """Regions and holes below this area in square microns are removed."""
     background: BackgroundFiles | None = None
     """The process that makes outlines and pyramid, if one was started."""
+    fields: JudgedFields | None = None
+    """How unlike the training images the tissue is, field by field; None: not known."""
+
+    @property
+    def unlike_training(self) -> float | None:
+        """Median distance of the tissue from the training images relative to the limit: above 1, most of it is unlike
+        them; None: unknown."""
+        return None if self.fields is None else self.fields.judgement.unlike
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Why the answer should not be trusted, in plain sentences; empty if the tissue is like the training images."""
+        return () if self.fields is None else self.fields.judgement.warnings
 
     @property
     def label(self) -> str:
@@ -75,7 +90,10 @@ class SlidePrediction:
     def regions(self) -> list[FoundRegion]:
         """Connected regions of the mask, largest first."""
         made = self._made_in_background
-        return self.heat_files.regions(self.heat) if made is None else made[0]
+        found = self.heat_files.regions(self.heat) if made is None else made[0]
+        if self.fields is None:
+            return found
+        return [replace(region, unlike=self.fields.around(region, self.pixels_per_cell)) for region in found]
 
     @property
     def heat_files(self) -> HeatFiles:
@@ -130,6 +148,8 @@ class SlidePrediction:
             "foreground_share": round(self.foreground_share, 6),
             "mpp": self.mpp,
             "tiles": self.tiles,
+            **judgement_columns(None if self.fields is None else self.fields.judgement),
+            "unlike_share": None if self.fields is None else round(float((self.fields.unlike > 1).mean()), 4),
         }
 
     def save(self, folder: Path | str) -> dict[str, Any]:
@@ -156,7 +176,8 @@ class SlidePrediction:
         title = f"{self.label} ({max(self.probabilities.values()):.2f})" if self.label else self.region_class
         return (
             f"SlidePrediction({self.slide.name}: {title}, {len(self.regions)} regions, "
-            f"{self.foreground_mm2:.2f} of {self.tissue_mm2:.2f} mm² tissue)"
+            f"{self.foreground_mm2:.2f} of {self.tissue_mm2:.2f} mm² tissue"
+            f"{''.join(f'; {warning}' for warning in self.warnings)})"
         )
 
     def _repr_png_(self) -> bytes:

@@ -1,0 +1,68 @@
+"""Judgement of a slide by the model's reference, field by field."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from histolumen.encoders.backbone import Backbone
+from histolumen.engine.judging import spread
+from histolumen.familiarity.judgement import Judgement, judge_fields
+from histolumen.familiarity.reference import Reference
+from histolumen.progress import Progress
+from histolumen.slides.reader import Region, Slide
+from histolumen.tissue.mask import Tissue
+
+_MOST_FIELDS = 200  # on larger slides, a regular sample of the tissue
+_MIN_TISSUE = 0.5  # share of a field that is tissue
+
+
+@dataclass(frozen=True)
+class JudgedFields:
+    """Fields of a slide, each as large as a training image, and how unlike the training images each one is."""
+
+    centres: np.ndarray
+    """x and y in pixels of the slide [n, 2]."""
+    unlike: np.ndarray
+    judgement: Judgement
+
+    def near(self, x: float, y: float) -> float:
+        """How unlike the training images the field nearest to a place is."""
+        return float(self.unlike[((self.centres - (x, y)) ** 2).sum(1).argmin()])
+
+
+def judge_slide(
+    reference: Reference | None, backbone: Backbone, slide: Slide, tissue: Tissue, scale: float, progress: Progress
+) -> JudgedFields | None:
+    """Judge the tissue of a slide; None if the model does not know its training images.
+
+    Args:
+        reference: of the model.
+        backbone: of the model.
+        slide: the slide.
+        tissue: its tissue.
+        scale: pixels of the slide per pixel of the network's input.
+        progress: receives the number of fields.
+    """
+    if reference is None:
+        return None
+    height, width = reference.size
+    regions = _fields(slide, tissue, height * scale, width * scale)
+    tracked = progress.track(regions, f"{slide.path.stem}, comparing with the training images")
+    described = [reference.describe(backbone, slide.read(region, (width, height), scale)) for region in tracked]
+    centres = np.array([(region.left + region.width / 2, region.top + region.height / 2) for region in regions])
+    unlike = np.array([reference.unlike(each) for each in described])
+    return JudgedFields(centres, unlike, judge_fields(reference, described))
+
+
+def _fields(slide: Slide, tissue: Tissue, height: float, width: float) -> list[Region]:
+    """Fields of the slide with mostly tissue; if none has, the one with the most."""
+    down, across = max(1, round(slide.height / height)), max(1, round(slide.width / width))
+    top, left = (slide.height - down * height) / 2, (slide.width - across * width) / 2
+    every = [
+        Region(left + column * width, top + row * height, width, height)
+        for row in range(down)
+        for column in range(across)
+    ]
+    shares = [tissue.share_of(region) for region in every]
+    filled = [region for region, share in zip(every, shares, strict=True) if share >= _MIN_TISSUE]
+    return spread(filled or [every[int(np.argmax(shares))]], _MOST_FIELDS)
