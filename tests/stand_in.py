@@ -15,6 +15,8 @@ class LeftHalf:
     """Replaces a trained model: the mask is the left half, brighter images are more malignant."""
 
     identity = "left half"
+    temperature = 1.0
+    reference = None
 
     def predict(self, image: Path | np.ndarray) -> Prediction:
         pixels = as_rgb(image)

@@ -20,6 +20,7 @@ class LeftHalf:
     classes: tuple[str, ...] = ("benign", "malignant")
     classifies: bool = True
     identity: str = "left half"
+    temperature: float = 1.0
 
     def predict(self, image):
         soft = np.zeros(image.shape[:2], np.float32)
@@ -140,3 +141,12 @@ def test_shares_are_written_in_0_to_1_and_printed_in_percent(manifest):
     assert [image_record(image)["true_foreground_share"] for image in result.images] == [0.5, 0.2]
     true = next(line for line in str(result).splitlines() if "foreground, true" in line)
     assert true.split()[2] == "35.00"
+
+
+def test_the_calibration_error_is_given_before_and_after(manifest):
+    calibrated = evaluate(LeftHalf(temperature=2.0), manifest, "test")  # 0.8 was 16 / 17 before
+    assert calibrated.scores["ece"].value == pytest.approx(30)  # half of the answers are right
+    assert calibrated.scores["ece_uncalibrated"].value == pytest.approx(100 * (16 / 17 - 0.5))
+    assert calibrated.as_dict()["temperature"] == 2.0
+    assert "calibrated with temperature 2.00" in str(calibrated)
+    assert "ece_uncalibrated" not in evaluate(LeftHalf(), manifest, "test").scores

@@ -76,12 +76,16 @@ def test_every_image_has_masks_overlay_and_a_row(tmp_path):
             "p_malignant": 0.2,
             "foreground_share": 0.5,
             "tissue_share": 1.0,
+            "unlike_training": None,
+            "warnings": None,
             "soft_mask": "soft_masks/a.png",
             "mask": "masks/a.png",
             "overlay": "overlays/a.png",
         }
     ]
-    assert listed(tmp_path / "out") == [{key: str(value) for key, value in report.records[0].items()}]
+    assert listed(tmp_path / "out") == [
+        {key: "" if value is None else str(value) for key, value in report.records[0].items()}
+    ]
     content = json.loads((tmp_path / "out" / "predictions.json").read_text())
     assert (content["model"], content["images"], content["failures"]) == ("left half", report.records, [])
     soft = np.asarray(Image.open(tmp_path / "out" / "soft_masks" / "a.png")) / 65535

@@ -1,5 +1,7 @@
 """The viewer in a real browser."""
 
+import base64
+import io
 import json
 from pathlib import Path
 
@@ -56,6 +58,26 @@ def test_an_item_opens_with_class_and_evidence(viewer):
     viewer.shoot("open")
 
 
+def test_an_image_unlike_the_training_images_is_marked_in_list_and_panel(viewer):
+    page = viewer.page
+    noise = np.random.default_rng(0).integers(0, 256, (96, 96, 3)).astype(np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(noise).save(buffer, format="PNG")
+    assert page.evaluate(DROP, [base64.b64encode(buffer.getvalue()).decode(), "noise.png"])
+    page.wait_for_function("() => document.querySelector('#answer b')?.textContent === 'noise.png'")
+    page.wait_for_selector("ul#doubts")
+    assert "unlike the training images: distance" in viewer.text("#doubts")
+    badge = page.locator(".item", has_text="noise.png").locator(".badge.doubt")
+    badge.wait_for()
+    assert badge.inner_text() == "⚠ unlike training"
+    assert "unlike the training images" in (badge.get_attribute("title") or "")
+    page.select_option("#filter", "warned")
+    assert "noise.png" in page.locator("#items").inner_text()
+    page.select_option("#sort", "unlike")
+    assert "noise.png" in page.locator("#items .item").first.inner_text()
+    viewer.shoot("unlike")
+
+
 def test_zoom_and_neighbours_by_keyboard_and_buttons(viewer):
     bar = viewer.text("#scale-text")
     viewer.press("+", "+", "+")
@@ -103,8 +125,6 @@ def test_the_threshold_changes_the_outline_at_once(viewer):
 
 
 def test_a_dropped_image_is_predicted(viewer, pictures):
-    import base64
-
     image = next((pictures / "images").glob("*.png"))
     data = base64.b64encode(image.read_bytes()).decode()
     assert viewer.page.evaluate(DROP, [data, "dropped.png"])

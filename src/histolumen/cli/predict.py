@@ -31,6 +31,7 @@ def predict(
     from histolumen.deploy.exported import load_predictor
     from histolumen.engine.predict_files import find_images, predict_files
     from histolumen.errors import first_few
+    from histolumen.familiarity.judgement import NOT_KNOWN
 
     files = find_images(inputs, out)
     model = load_predictor(run, runtime)
@@ -48,9 +49,16 @@ def predict(
     for record in report.records[:20]:
         share = 100 * record["foreground_share"]
         typer.echo(f"{record['image']}: {record['prediction']} ({record['probability']:.3f}), foreground {share:.1f} %")
+        if record.get("warnings"):
+            typer.echo(f"  warning: {record['warnings']}")
     if len(report.records) > 20:
         typer.echo(f"... and {len(report.records) - 20} more")
     typer.echo(f"{len(report.records)} of {len(files)} images done")
+    suspect = sum(bool(record.get("warnings")) for record in report.records)
+    if model.reference is None:
+        typer.echo(NOT_KNOWN, err=True)
+    elif suspect:
+        typer.echo(f"{suspect} of them with warnings, see the column warnings of the table")
     if report.records:
         folders = [str(out / name) for name, wanted in (("overlays", overlay), ("heatmaps", heatmap)) if wanted]
         pictures = f"    pictures: {', '.join(folders)}" if folders else ""

@@ -80,6 +80,8 @@ def slide(
 
 def _print_states(states: "Iterable[SlideState]", total: int) -> "Iterator[SlideState]":
     """Yield the states and print a line for each."""
+    from histolumen.familiarity.judgement import NOT_KNOWN
+
     for number, state in enumerate(states, start=1):
         if state.state == "failed":
             typer.echo(f"left out: {state.why}", err=True)
@@ -90,4 +92,8 @@ def _print_states(states: "Iterable[SlideState]", total: int) -> "Iterator[Slide
                 f"({record['probability']:.3f}), {record['regions']} regions, {record['foreground_mm2']:.3f} of "
                 f"{record['tissue_mm2']:.3f} mm² tissue, {state.seconds:.0f} s"
             )
+            if record.get("warnings"):
+                typer.echo(f"  warning: {record['warnings']}")
+            elif record.get("unlike_training") is None:
+                typer.echo(f"  {NOT_KNOWN}", err=True)
         yield state

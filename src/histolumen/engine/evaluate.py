@@ -8,12 +8,14 @@ from typing import Literal
 import numpy as np
 
 from histolumen import metrics
+from histolumen.calibration import with_temperature
 from histolumen.data.image import read_image, read_mask
 from histolumen.data.leakage import refuse_shared_patients
 from histolumen.data.manifest import Manifest, Row
 from histolumen.data.transforms import refuse_unusable
 from histolumen.engine.prediction import THRESHOLD, Prediction, Predictor
 from histolumen.errors import DataError, ImageError
+from histolumen.familiarity.judgement import Judgement, judgement_columns
 from histolumen.metrics import PixelCounts, Score
 from histolumen.progress import SILENT, Progress
 
@@ -29,6 +31,7 @@ _TITLES = {
     "balanced_accuracy": "balanced accuracy",
     "auc": "area under the ROC curve",
     "ece": "calibration error (ECE)",
+    "ece_uncalibrated": "  ... at temperature 1",
     "f1_plus": "F1+ (foreground Dice)",
     "f1_minus": "F1- (background Dice)",
     "pxap": "PxAP",
@@ -49,6 +52,7 @@ class ImageResult:
     probabilities: dict[str, float]
     predicted_share: float
     pixels: PixelCounts | None
+    judgement: Judgement | None = None
 
     @property
     def wrong(self) -> bool:
@@ -71,11 +75,19 @@ class Evaluation:
     failures: list[str] = field(default_factory=list)
     made_with: dict[str, str] = field(default_factory=dict)
     """Version of histolumen and identities (SHA-256) of model and manifest."""
+    temperature: float = 1.0
+    """Calibration of the class probabilities; 1: they are as the method computes them."""
 
     @property
     def taken_as_empty(self) -> int:
         """Number of images whose class has no mask file while another class has: their true mask is empty."""
         return sum(image.pixels is not None and not image.row.mask for image in self.images)
+
+    @property
+    def with_warnings(self) -> int | None:
+        """Number of images that are unlike the training images or have another fault; None: not known."""
+        judgements = [image.judgement for image in self.images if image.judgement is not None]
+        return sum(bool(each.warnings) for each in judgements) if judgements else None
 
     def as_dict(self) -> dict[str, object]:
         """Content of the `--json` file: scores at the top level, intervals and per-image results nested."""
@@ -86,6 +98,8 @@ class Evaluation:
             "images_taken_as_empty": self.taken_as_empty,
             "binarise": self.binarise,
             "threshold": THRESHOLD,
+            "temperature": self.temperature,
+            "images_with_warnings": self.with_warnings,
             **{name: score.value for name, score in self.scores.items()},
             "interval_95": {name: [score.low, score.high] for name, score in self.scores.items()},
             "pixel_confusion": self.confusion,
@@ -102,6 +116,10 @@ class Evaluation:
             percent = 100 if name in SHARES else 1
             value, low, high = percent * score.value, percent * score.low, percent * score.high
             lines.append(f"  {score_title(name):24} {value:6.2f}   [{low:6.2f}, {high:6.2f}]")
+        if self.temperature != 1:
+            lines.append(f"  probabilities are calibrated with temperature {self.temperature:.2f}")
+        if self.with_warnings is not None:
+            lines.append(f"  {self.with_warnings} of {len(self.images)} images have warnings (unlike training)")
         if self.taken_as_empty:
             lines.append(f"  {self.taken_as_empty} images of a class without masks have an empty true mask")
         if self.confusion is None:
@@ -157,12 +175,13 @@ def evaluate(
         mask = prediction.mask if binarise == "threshold" else prediction.mask_by_label(row.label)
         pixels = None if truth is None else metrics.count_pixels(prediction.soft_mask, truth, mask)
         answer = prediction.label, prediction.probability, prediction.probabilities
-        results.append(ImageResult(row, *answer, float(mask.mean()), pixels))
+        results.append(ImageResult(row, *answer, float(mask.mean()), pixels, prediction.judgement))
     if not results:
         raise DataError(f"no image of split '{split}' could be read; first problem: {failures[0]}")
-    scores = _scores(results, with_error=model.classifies)
+    scores = _scores(results, model.temperature, with_error=model.classifies)
     made_with = {"histolumen": version("histolumen"), "model": model.identity, "manifest": manifest.digest}
-    return Evaluation(split, binarise, scores, _confusion(results), results, failures, made_with)
+    confusion = _confusion(results)
+    return Evaluation(split, binarise, scores, confusion, results, failures, made_with, model.temperature)
 
 
 def image_record(result: ImageResult) -> dict[str, object]:
@@ -175,6 +194,7 @@ def image_record(result: ImageResult) -> dict[str, object]:
         **{f"p_{name}": round(value, 6) for name, value in result.probabilities.items()},
         "wrong": int(result.wrong),
         "foreground_share": round(result.predicted_share, 6),
+        **judgement_columns(result.judgement),
     }
     pixels = result.pixels
     if pixels is not None:
@@ -192,7 +212,7 @@ def true_mask(part: Manifest, row: Row, size: tuple[int, ...]) -> np.ndarray | N
     return np.zeros(size[:2], bool) if part.knows_mask(row) else None
 
 
-def _scores(results: list[ImageResult], *, with_error: bool) -> dict[str, Score]:
+def _scores(results: list[ImageResult], temperature: float, *, with_error: bool) -> dict[str, Score]:
     counts = [result.pixels for result in results if result.pixels is not None]
     per_image = {"error": [float(result.wrong) for result in results]} if with_error else {}
     if counts:
@@ -208,14 +228,14 @@ def _scores(results: list[ImageResult], *, with_error: bool) -> dict[str, Score]
         score = metrics.bootstrap(len(values), metrics.weighted_mean(np.array(values)))
         scores[name] = score if name in SHARES else _percent(score)
         if name == "error":
-            scores |= _classification_scores(results)
+            scores |= _classification_scores(results, temperature)
         if name == "f1_minus":
             pooled = metrics.pooled_average_precision(counts)
             scores["pxap"] = _percent(metrics.bootstrap(len(counts), pooled))
     return scores
 
 
-def _classification_scores(results: list[ImageResult]) -> dict[str, Score]:
+def _classification_scores(results: list[ImageResult], temperature: float) -> dict[str, Score]:
     """Balanced accuracy, the recall of each class, area under the ROC curve and calibration error, in percent."""
     names = list(results[0].probabilities)
     labels = np.array([names.index(result.row.label) for result in results])
@@ -226,6 +246,9 @@ def _classification_scores(results: list[ImageResult]) -> dict[str, Score]:
         statistics[f"{_RECALL}{names[label]}"] = metrics.class_recall(labels, predicted, label)
     statistics["auc"] = metrics.roc_auc(labels, probabilities)
     statistics["ece"] = metrics.calibration_error(predicted == labels, probabilities.max(1))
+    if temperature != 1:
+        before = with_temperature(probabilities, 1 / temperature)
+        statistics["ece_uncalibrated"] = metrics.calibration_error(predicted == labels, before.max(1))
     return {name: _percent(metrics.bootstrap(len(results), each)) for name, each in statistics.items()}
 
 

@@ -8,6 +8,11 @@ import numpy as np
 
 from histolumen.familiarity.reference import Description, Reference, rgb_of
 
+NOT_KNOWN = (
+    "note: not known whether this is like the training images: the model was trained by an earlier version, which "
+    "`train --resume` with the same recipe completes, or on fewer than five images"
+)
+"""Said for a model without a reference."""
 _GREY = 5.0  # units of CIELAB: a mean colour nearer to grey has no hue
 _MOST = 0.5  # share of the fields of a slide that must have a fault before the slide is said to have it
 _MANY = 0.25  # share of the fields of a slide that must be unlike the training images before it is said

@@ -52,6 +52,9 @@ class Result:
     """The predicted class, or "no tissue"; empty for methods that predict a mask only."""
     probabilities: dict[str, float]
     regions: RegionProbabilities | None = None
+    unlike_training: float | None = None
+    """Distance from the training images relative to the limit; None: not known."""
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -160,7 +163,8 @@ class Predictor:
         classifies = prediction.classifies
         regions = region_probabilities(run.model, prediction) if classifies else None
         label = prediction.label if classifies else ""
-        result = Result(prediction.record(), label, prediction.probabilities, regions)
+        doubts = prediction.unlike_training, prediction.warnings
+        result = Result(prediction.record(), label, prediction.probabilities, regions, *doubts)
         return result, SoftMask(prediction.soft_mask, 1.0, replace(prediction.geojson_style(), name=item.path.stem))
 
     def _predict_next(self) -> bool:
@@ -180,5 +184,6 @@ class Predictor:
 
 
 def _of_slide(prediction: SlidePrediction) -> tuple[Result, SoftMask]:
-    result = Result(prediction.record(), prediction.label, prediction.probabilities)
+    doubts = prediction.unlike_training, prediction.warnings
+    result = Result(prediction.record(), prediction.label, prediction.probabilities, None, *doubts)
     return result, SoftMask(prediction.heat, CERTAIN, prediction.geojson_style(prediction.slide.stem))

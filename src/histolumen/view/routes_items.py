@@ -142,6 +142,8 @@ def _summary(viewer: Viewer, item: Item) -> dict[str, Any]:
                 label=result.label,
                 probability=result.probabilities.get(result.label),
                 foreground_share=result.record["foreground_share"],
+                unlike_training=result.unlike_training,
+                warnings=list(result.warnings),
             )
             for run, result in results.items()
             if result is not None

@@ -134,4 +134,6 @@ def _done(result: Result) -> PredictionState:
         probabilities=result.probabilities,
         on_foreground=None if regions is None else regions.plus,
         on_background=None if regions is None else regions.minus,
+        unlike_training=result.unlike_training,
+        warnings=list(result.warnings),
     )

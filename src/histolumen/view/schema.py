@@ -24,6 +24,10 @@ class Badge(BaseModel):
     label: str = Field(description="the predicted class, or `no tissue`; empty for methods that predict a mask only")
     probability: float | None = Field(description="of that class")
     foreground_share: float
+    unlike_training: float | None = Field(
+        default=None, description="distance from the training images relative to the limit: above 1 unlike them"
+    )
+    warnings: list[str] = Field(default=[], description="why the answer should not be trusted")
 
 
 class ItemSummary(BaseModel):
@@ -69,6 +73,8 @@ class PredictionState(BaseModel):
     probabilities: dict[str, float] = {}
     on_foreground: dict[str, float] | None = Field(default=None, description="class probabilities on X+")
     on_background: dict[str, float] | None = Field(default=None, description="class probabilities on X-")
+    unlike_training: float | None = Field(default=None, description="as in the list of items; null: not known")
+    warnings: list[str] = Field(default=[], description="why the answer should not be trusted")
     activity: str = ""
     done: int = 0
     total: int = 0

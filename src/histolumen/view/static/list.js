@@ -19,6 +19,7 @@ function filters() {
     ["", "all", () => true],
     ...classes.map((name) => [`class ${name}`, `predicted ${name}`, (item) => prediction(item)?.label === name]),
     ["wrong", "wrong class", isWrong],
+    ["warned", "with warnings", (item) => Boolean(prediction(item)?.warnings.length)],
     ["unsure", `probability < ${UNSURE}`, (item) => (prediction(item)?.probability ?? 1) < UNSURE],
     ["corrected", "corrected", (item) => item.corrected],
     ["test", "test split", (item) => item.split === "test"],
@@ -30,6 +31,7 @@ const ORDERS = {
   name: () => 0,
   unsure: (a, b) => (prediction(a)?.probability ?? 2) - (prediction(b)?.probability ?? 2),
   sure: (a, b) => (prediction(b)?.probability ?? -1) - (prediction(a)?.probability ?? -1),
+  unlike: (a, b) => (prediction(b)?.unlike_training ?? -1) - (prediction(a)?.unlike_training ?? -1),
   share: (a, b) => (prediction(b)?.foreground_share ?? -1) - (prediction(a)?.foreground_share ?? -1),
 };
 
@@ -45,6 +47,10 @@ function badges(item) {
     made.push(element("span", { className: "badge wrong", title: item.failure }, "⚠ unreadable"));
   } else if (state.run !== null) {
     made.push(element("span", { className: "badge quiet" }, item.kind === "slide" ? "not predicted" : "waiting …"));
+  }
+  if (found?.warnings.length) {
+    const text = found.unlike_training > 1 ? "⚠ unlike training" : "⚠ check image";
+    made.push(element("span", { className: "badge doubt", title: found.warnings.join("\n") }, text));
   }
   if (isWrong(item)) made.push(element("span", { className: "badge wrong", title: "the true label" }, `✗ ${item.label}`));
   if (item.corrected) made.push(element("span", { className: "badge", title: "a corrected mask is saved" }, "✎"));

@@ -50,8 +50,15 @@ function waiting({ state: phase, activity, done, total, before }) {
   return element("div", { className: "waiting" }, element("p", {}, text), bar);
 }
 
+// Whether the image is like the training images, and what is wrong with it.
+function doubts({ unlike_training: unlike, warnings }) {
+  if (warnings.length) return element("ul", { className: "doubts", id: "doubts" }, ...warnings.map((text) => element("li", {}, `⚠ ${text}`)));
+  const text = unlike === null ? "not known whether it is like the training images: an earlier model" : `like the training images (distance ${unlike.toFixed(2)} of the limit)`;
+  return element("p", { className: "quiet small", id: "doubts" }, text);
+}
+
 function verdict(found, run) {
-  if (!run.classifies) return [element("p", {}, `${run.method}: mask only, no class`)];
+  if (!run.classifies) return [element("p", {}, `${run.method}: mask only, no class`), doubts(found)];
   const parts = [
     element("p", { className: "verdict", id: "verdict" }, classMark(run.classes, found.label), found.label, element("span", { className: "number" }, found.probabilities[found.label]?.toFixed(2) ?? "")),
   ];
@@ -63,7 +70,7 @@ function verdict(found, run) {
   } else {
     evidence.append(...bars("Class probabilities", "of the whole slide", found.probabilities, run.classes));
   }
-  return [...parts, evidence];
+  return [...parts, doubts(found), evidence];
 }
 
 function renderLayers() {
