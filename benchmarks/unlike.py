@@ -1,6 +1,7 @@
 """How well a model tells images of its training kind from others: the table of docs/reliability.md.
 
     python benchmarks/unlike.py RUN MANIFEST --slide SLIDE --mpp 0.62
+    python benchmarks/unlike.py RUN MANIFEST --calibration
 
 The run's own reference is used; for a run of an earlier version, it is computed from the training images of the
 manifest. All altered images are made from the validation images, which had no part in it.
@@ -14,12 +15,13 @@ import numpy as np
 
 import histolumen
 import odd_images
+from histolumen import metrics
+from histolumen.calibration import fit_temperature, with_temperature
 from histolumen.data.image import read_image
-from histolumen.data.manifest import read_manifest
+from histolumen.data.manifest import Manifest, read_manifest
 from histolumen.data.transforms import to_working_size
 from histolumen.engine.checkpoint import find_model, load_model
-from histolumen.engine.completion import calibrate, describe_training
-from histolumen.engine.evaluate import evaluate
+from histolumen.engine.completion import describe_training
 from histolumen.engine.model import Model
 from histolumen.familiarity.judgement import find_faults, judge
 from histolumen.familiarity.reference import Reference
@@ -33,13 +35,15 @@ def main() -> None:
     parser.add_argument("manifest", type=Path)
     parser.add_argument("--slide", type=Path, help="a slide of other tissue")
     parser.add_argument("--mpp", type=float, default=0.62, help="microns per pixel of the images in the manifest")
-    parser.add_argument("--calibration", action="store_true", help="also evaluate the calibration")
+    parser.add_argument("--calibration", action="store_true", help="evaluate the calibration instead")
     options = parser.parse_args()
     model, manifest = histolumen.load(options.run, device="cpu"), read_manifest(options.manifest)
+    if options.calibration:
+        print(calibration(model, manifest))
+        return
     if model.reference is None:
         method, card = load_model(find_model(options.run))
         model.reference = describe_training(method, card, manifest.split("train"), model.device)
-        model.temperature = calibrate(method, card, manifest.split("valid"), model.device)
     if model.reference is None:
         raise SystemExit("too few training images")
     good = [read_image(path) for path in manifest.image_paths("valid")]
@@ -60,9 +64,24 @@ def main() -> None:
         auroc = (distances[:, None] > usual[None]).mean() + 0.5 * (distances[:, None] == usual[None]).mean()
         shown = "" if usual is distances else f"{auroc:.3f}"
         print(f"| {name} | {len(images)} | {line[0]} | {shown} | {line[1]} | {line[2]} |", flush=True)
-    if options.calibration:
-        print(f"temperature {model.temperature}")
-        print(evaluate(model, manifest, "valid"))
+
+
+def calibration(model: Model, manifest: Manifest) -> str:
+    """Probabilities of the validation images at temperature 1, and at that of the other images each (leave one out)."""
+    model.temperature, model.reference = 1.0, None
+    valid = manifest.split("valid")
+    found = model.predict_many(valid.image_path(row) for row in valid.rows)
+    before = np.array([list(prediction.probabilities.values()) for prediction in found])
+    labels = np.array([model.classes.index(row.label) for row in valid.rows])
+    rest = [np.arange(len(labels)) != k for k in range(len(labels))]
+    after = np.array([with_temperature(before[~r][0], fit_temperature(before[r], labels[r])) for r in rest])
+    lines = [f"{(before.argmax(1) == labels).sum()} of {len(labels)} right, T {fit_temperature(before, labels)}"]
+    for name, values in (("temperature 1", before), ("calibrated, leave one out", after)):
+        error = metrics.calibration_error(values.argmax(1) == labels, values.max(1))(np.ones((1, len(labels))))[0]
+        cross_entropy = -np.log(values[np.arange(len(labels)), labels]).mean()
+        certainty = values.max(1).mean()
+        lines.append(f"{name}: certainty {certainty:.3f}, ECE {error:.3f}, cross-entropy {cross_entropy:.3f}")
+    return "\n".join(lines)
 
 
 def measure(model: Model, reference: Reference, images: list[np.ndarray]) -> tuple[np.ndarray, tuple[int, str, str]]:

@@ -1,5 +1,7 @@
 """Outputs of inner layers, and the choice of a layer by its stride."""
 
+import threading
+
 import pytest
 import torch
 from torch import nn
@@ -84,3 +86,13 @@ def test_a_layer_that_does_not_run_is_an_error_of_the_caller():
 
     with pytest.raises(ValueError, match="layer 1 did not run"):
         run_up_to(Forgetful(nn.ReLU(), nn.ReLU()), "1", torch.zeros(1, 3, 8, 8))
+
+
+def test_another_thread_that_uses_the_network_does_not_mix_in():
+    network = nn.Sequential(nn.Conv2d(3, 4, 1), nn.ReLU())
+    with tapped(network, "0") as outputs:
+        other = threading.Thread(target=network, args=(torch.zeros(1, 3, 9, 9),))
+        other.start()
+        other.join()
+        network(torch.zeros(1, 3, 5, 5))
+    assert [tuple(output.shape) for output in outputs] == [(1, 4, 5, 5)]

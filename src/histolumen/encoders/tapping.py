@@ -1,5 +1,6 @@
 """Outputs of inner layers of a network."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -49,11 +50,13 @@ def layer_of_stride(network: nn.Module, stride: int) -> str:
 
 @contextmanager
 def tapped(network: nn.Module, *layers: str) -> Iterator[list[Tensor]]:
-    """Collect the outputs of `layers`, in the order they run, within the block."""
+    """Collect the outputs of `layers`, in the order they run, within the block; other threads may use the network."""
     outputs: list[Tensor] = []
+    own_thread = threading.get_ident()
 
     def collect(_module: nn.Module, _inputs: Any, output: Any) -> None:
-        outputs.append(output)
+        if threading.get_ident() == own_thread:
+            outputs.append(output)
 
     handles = [network.get_submodule(layer).register_forward_hook(collect) for layer in layers]
     try:

@@ -1,6 +1,7 @@
 """Predictions of items by the loaded runs: computed by the worker, masks cached, results kept."""
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,8 @@ class SoftMask:
     values: np.ndarray
     top: float
     style: GeoJsonStyle
+    unlike: Callable[[FoundRegion], float | None] = lambda _: None
+    """How unlike the training images a region is."""
 
     def binary(self, threshold: float) -> np.ndarray:
         """[h, w] bool."""
@@ -80,7 +83,8 @@ class SoftMask:
         def read(left: int, top: int, across: int, down: int) -> np.ndarray:
             return self.values[top : top + down, left : left + across]
 
-        return find_regions(Raster(width, height, read, threshold * self.top, self.top))
+        found = find_regions(Raster(width, height, read, threshold * self.top, self.top))
+        return [replace(region, unlike=self.unlike(region)) for region in found]
 
 
 class Predictor:
@@ -165,7 +169,8 @@ class Predictor:
         label = prediction.label if classifies else ""
         doubts = prediction.unlike_training, prediction.warnings
         result = Result(prediction.record(), label, prediction.probabilities, regions, *doubts)
-        return result, SoftMask(prediction.soft_mask, 1.0, replace(prediction.geojson_style(), name=item.path.stem))
+        style, unlike = replace(prediction.geojson_style(), name=item.path.stem), prediction.unlike_training
+        return result, SoftMask(prediction.soft_mask, 1.0, style, lambda _: unlike)
 
     def _predict_next(self) -> bool:
         """Predict one more image; False if none is left."""
@@ -186,4 +191,10 @@ class Predictor:
 def _of_slide(prediction: SlidePrediction) -> tuple[Result, SoftMask]:
     doubts = prediction.unlike_training, prediction.warnings
     result = Result(prediction.record(), prediction.label, prediction.probabilities, None, *doubts)
-    return result, SoftMask(prediction.heat, CERTAIN, prediction.geojson_style(prediction.slide.stem))
+    style, fields, scale = (
+        prediction.geojson_style(prediction.slide.stem),
+        prediction.fields,
+        prediction.pixels_per_cell,
+    )
+    unlike = (lambda _: None) if fields is None else (lambda region: fields.around(region, scale))
+    return result, SoftMask(prediction.heat, CERTAIN, style, unlike)

@@ -6,6 +6,7 @@ import numpy as np
 
 from histolumen.encoders.backbone import Backbone
 from histolumen.engine.judging import spread
+from histolumen.export.regions import FoundRegion
 from histolumen.familiarity.judgement import Judgement, judge_fields
 from histolumen.familiarity.reference import Reference
 from histolumen.progress import Progress
@@ -25,9 +26,11 @@ class JudgedFields:
     unlike: np.ndarray
     judgement: Judgement
 
-    def near(self, x: float, y: float) -> float:
-        """How unlike the training images the field nearest to a place is."""
-        return float(self.unlike[((self.centres - (x, y)) ** 2).sum(1).argmin()])
+    def around(self, region: FoundRegion, pixels_per_cell: float) -> float:
+        """How unlike the training images the field nearest to a point inside a region of the heat map is."""
+        inside = region.outline.representative_point()
+        place = inside.x * pixels_per_cell, inside.y * pixels_per_cell
+        return float(self.unlike[((self.centres - place) ** 2).sum(1).argmin()])
 
 
 def judge_slide(
