@@ -58,14 +58,18 @@ def judge_slide(
 
 
 def _fields(slide: Slide, tissue: Tissue, height: float, width: float) -> list[Region]:
-    """Fields of the slide with mostly tissue; if none has, the one with the most."""
-    down, across = max(1, round(slide.height / height)), max(1, round(slide.width / width))
-    top, left = (slide.height - down * height) / 2, (slide.width - across * width) / 2
+    """Fields of the slide with mostly tissue, each half over the next; if none has, the one with the most."""
     every = [
-        Region(left + column * width, top + row * height, width, height)
-        for row in range(down)
-        for column in range(across)
+        Region(left, top, width, height)
+        for top in _starts(slide.height, height)
+        for left in _starts(slide.width, width)
     ]
     shares = [tissue.share_of(region) for region in every]
     filled = [region for region, share in zip(every, shares, strict=True) if share >= _MIN_TISSUE]
     return spread(filled or [every[int(np.argmax(shares))]], _MOST_FIELDS)
+
+
+def _starts(length: float, field: float) -> np.ndarray:
+    """First pixels of fields that cover a length evenly; one in the middle if it is shorter than a field."""
+    count = max(1, round(2 * (length - field) / field) + 1)
+    return np.linspace(0, length - field, count) if count > 1 else np.array([(length - field) / 2])
