@@ -55,7 +55,7 @@ def predict(
         typer.echo(f"... and {len(report.records) - 20} more")
     typer.echo(f"{len(report.records)} of {len(files)} images done")
     suspect = sum(bool(record.get("warnings")) for record in report.records)
-    if model.reference is None:
+    if report.records and all(record.get("unlike_training") is None for record in report.records):
         typer.echo(NOT_KNOWN, err=True)
     elif suspect:
         typer.echo(f"{suspect} of them with warnings, see the column warnings of the table")

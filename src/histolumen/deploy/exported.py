@@ -19,7 +19,13 @@ _NO_GLASS = np.ones((1, 1), np.uint8)
 
 
 class ExportedModel:
-    """Answers as the trained model does: what the graph leaves out, glass and solid regions, is computed here."""
+    """Answers as the trained model does: what the graph leaves out, glass and solid regions, is computed here.
+
+    Images are not compared with the training images: that needs the run folder.
+    """
+
+    temperature = 1.0
+    """The graph's probabilities are calibrated already."""
 
     def __init__(self, session: Session, config: RunConfig | None = None):
         self._session, self.card = session, session.card

@@ -33,7 +33,7 @@ def require_format(file_format: Format, *, int8: bool) -> None:
 def write_graph(model: Model, card: Card, path: Path) -> None:
     """Write the graph of a model to `path`, with its card inside."""
     writers = {"onnx": _write_onnx, "openvino": _write_openvino, "torchscript": _write_torchscript}
-    graph = ImageGraph(model.method, model.config).eval()
+    graph = ImageGraph(model.method, model.config, model.temperature).eval()
     generator = torch.Generator().manual_seed(0)
     image = torch.randint(256, (*_EXAMPLE, 3), dtype=torch.uint8, generator=generator)
     tissue = (torch.ones(_EXAMPLE, dtype=torch.uint8),) if card.removes_glass else ()

@@ -19,8 +19,9 @@ class ImageGraph(nn.Module):
     outside.
     """
 
-    def __init__(self, method: Method, config: RunConfig):
+    def __init__(self, method: Method, config: RunConfig, temperature: float = 1.0):
         super().__init__()
+        self.temperature = temperature if method.classifies else 1.0
         self.method = traceable(method)
         self.images = config.images
         self.flips = FLIPS if config.images.test_flips else FLIPS[:1]
@@ -51,7 +52,10 @@ class ImageGraph(nn.Module):
         upright = [_flipped(masks[k : k + 1], axes) for k, axes in enumerate(self.flips)]
         mask = torch.cat(upright).mean(0, keepdim=True)
         full = F.interpolate(mask, size=(height, width), mode="bilinear", align_corners=False)[0, 0]  # pyright: ignore[reportArgumentType] - traced sizes
-        return answer.probs.mean(0), full if tissue is None else full * tissue.float()
+        probs = answer.probs.mean(0)
+        if self.temperature != 1:  # as `calibration.with_temperature`
+            probs = torch.softmax(torch.log(probs.clamp_min(1e-30)) / self.temperature, dim=0)
+        return probs, full if tissue is None else full * tissue.float()
 
 
 def _flipped(images: Tensor, axes: tuple[int, ...]) -> Tensor:

@@ -24,7 +24,7 @@ def check_parity(model: Model, session: Session) -> float:
         The largest difference of a soft mask, over the pixels that count.
     """
     config = model.config.model_copy(update={"mask": MaskSettings()})  # it turns a rounding error into a region
-    plain = Model(model.method, model.classes, config, model.device)
+    plain = Model(model.method, model.classes, config, model.device, temperature=model.temperature)
     exported = ExportedModel(session, config)
     generator, worst = np.random.default_rng(0), 0.0
     for size in _SIZES:

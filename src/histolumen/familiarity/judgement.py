@@ -10,7 +10,7 @@ from histolumen.familiarity.reference import Description, Reference, rgb_of
 
 NOT_KNOWN = (
     "note: not known whether this is like the training images: the model was trained by an earlier version, which "
-    "`train --resume` with the same recipe completes, or on fewer than five images"
+    "`train --resume` with the same recipe completes, or on fewer than five images, or exported"
 )
 """Said for a model without a reference."""
 _GREY = 5.0  # units of CIELAB: a mean colour nearer to grey has no hue
