@@ -87,6 +87,7 @@ def card_of(model: Model, file_format: Format) -> Card:
             f"solid regions: holes up to {mask.fill_holes:g} and specks up to {mask.min_area:g} square microns (pixels "
             "if images.mpp is not set) change sides in the finished mask"
         )
+    outside.append("the comparison with the training images (`unlike_training`, `warnings`)")
     outside.append("windows: the graph looks at the whole image at once, so its memory grows with the image")
     return Card(
         model=model.identity,
@@ -104,6 +105,7 @@ def card_of(model: Model, file_format: Format) -> Card:
             "normalisation by mean and standard deviation",
             *(["the mean over the image and its three flips"] if images.test_flips else []),
             "all passes of the method, its mask, and resizing the mask to the image",
+            *(["calibration of the class probabilities"] if model.temperature != 1 else []),
         ],
         outside=outside,
         preprocessing={

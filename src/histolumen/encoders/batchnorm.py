@@ -125,7 +125,7 @@ class CaseBatchNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         compiling, norm = torch.compiler.is_compiling(), self.norm
         parts = _traced if compiling else _current.get()
-        if not parts:
+        if len(parts) == 0:
             return self._activate(x)
         if norm.training and len(parts) > 1 and not compiling:
             statistics = [buffer for case in parts for buffer in self.running(case)]

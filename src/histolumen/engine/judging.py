@@ -1,12 +1,10 @@
 """Judgement of images by the model's reference: field by field if they are much larger than the training images."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
-from histolumen.data.transforms import ImageSettings, to_working_size
 from histolumen.encoders.backbone import Backbone
 from histolumen.familiarity.judgement import Judgement, judge, judge_fields
 from histolumen.familiarity.reference import Reference
@@ -16,13 +14,10 @@ _LARGE = 4  # times the area of a training image: larger images are judged field
 _MOST_FIELDS = 16
 
 
-def judge_image(
-    reference: Reference | None, backbone: Backbone, image: np.ndarray, settings: ImageSettings
-) -> Judgement | None:
-    """Judge an image, RGB [H, W, 3] uint8; None if the model does not know its training images."""
+def judge_image(reference: Reference | None, backbone: Backbone, pixels: np.ndarray) -> Judgement | None:
+    """Judge an image, RGB [H, W, 3] uint8 at working size; None if the model does not know its training images."""
     if reference is None:
         return None
-    pixels = to_working_size(image, settings, Path("image"), backbone.size_multiple).permute(1, 2, 0).numpy()
     height, width = (min(side, most) for side, most in zip(reference.size, pixels.shape, strict=False))
     if pixels.shape[0] * pixels.shape[1] <= _LARGE * height * width:
         return judge(reference, reference.describe(backbone, pixels))

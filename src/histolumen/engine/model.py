@@ -18,6 +18,7 @@ from histolumen.engine.inference import FastCopy
 from histolumen.engine.judging import judge_image
 from histolumen.engine.prediction import Prediction
 from histolumen.engine.stages import Prepared, finish, prepare, run_network
+from histolumen.familiarity.judgement import Judgement
 from histolumen.familiarity.reference import Reference
 from histolumen.methods.base import Method
 from histolumen.methods.view import Output
@@ -98,28 +99,31 @@ class Model:
 
     def _predict_batch(self, images: Sequence[tuple[str, np.ndarray]]) -> list[Prediction]:
         sources, pixels = zip(*images, strict=True)
-        settings = self.config.images
-        found = predict_images(self.predictor, self.classes, pixels, settings, self.device, sources, self.config.mask)
-        return [self._judged(each) for each in found]
+        multiple = self.method.backbone.size_multiple
+        prepared = [prepare(*each, self.config.images, multiple) for each in zip(pixels, sources, strict=True)]
+        output = run_network(self.predictor, prepared, self.config.images, self.device)
+        return [self._finished(image, output, k, self._judged(image)) for k, image in enumerate(prepared)]
 
     def prepare(self, image: ImageLike) -> Prepared:
         """First stage of `predict`: decode and resize. May run in another thread than the network."""
         source, pixels = _decoded(image)
         return prepare(pixels, source, self.config.images, self.method.backbone.size_multiple)
 
-    def run(self, image: Prepared) -> Output:
-        """Second stage of `predict`: the network."""
-        return run_network(self.predictor, [image], self.config.images, self.device)
+    def run(self, image: Prepared) -> tuple[Output, Judgement | None]:
+        """Second stage of `predict`: the network, and the comparison with the training images."""
+        return run_network(self.predictor, [image], self.config.images, self.device), self._judged(image)
 
-    def finish(self, image: Prepared, output: Output) -> Prediction:
-        """Last stage of `predict`: the mask at the size of the image, calibration, comparison with training images."""
+    def finish(self, image: Prepared, answer: tuple[Output, Judgement | None]) -> Prediction:
+        """Last stage of `predict`: the mask at the size of the image."""
+        output, judgement = answer
+        return self._finished(image, output, 0, judgement)
+
+    def _judged(self, image: Prepared) -> Judgement | None:
+        return judge_image(self.reference, self.method.backbone, image.working.permute(1, 2, 0).numpy())
+
+    def _finished(self, image: Prepared, output: Output, k: int, judgement: Judgement | None) -> Prediction:
         settings = self.config.images
-        found = finish(image, output, 0, self.classes, settings, self.config.mask, classifies=self.classifies)
-        return self._judged(found)
-
-    def _judged(self, found: Prediction) -> Prediction:
-        """The prediction with calibrated probabilities, compared with the training images."""
-        judgement = judge_image(self.reference, self.method.backbone, found.image, self.config.images)
+        found = finish(image, output, k, self.classes, settings, self.config.mask, classifies=self.classifies)
         return replace(found, probabilities=self.calibrated(found.probabilities), judgement=judgement)
 
     def calibrated(self, probabilities: dict[str, float]) -> dict[str, float]:
