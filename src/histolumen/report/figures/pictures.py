@@ -14,6 +14,7 @@ from histolumen.data.manifest import Manifest, Row
 from histolumen.engine.evaluate import Binarisation, true_mask
 from histolumen.engine.prediction import Prediction
 from histolumen.errors import DataError
+from histolumen.report.choice import evenly
 
 _SIDE = 320  # longer side of an image in a figure, in pixels
 
@@ -68,12 +69,6 @@ def evenly_of_all(by_class: dict[str, list[Row]], count: int) -> list[Row]:
     for number, rows in enumerate(by_class.values()):
         chosen += evenly(rows, count // len(by_class) + (number < count % len(by_class)))
     return chosen
-
-
-def evenly(rows: list[Row], count: int) -> list[Row]:
-    """Choose up to `count` rows at equal distances."""
-    picked = np.linspace(0, len(rows) - 1, min(count, len(rows))).round().astype(int)
-    return [rows[index] for index in dict.fromkeys(picked.tolist())]
 
 
 def small(picture: np.ndarray) -> np.ndarray:

@@ -64,14 +64,17 @@ def meaning_of_predictions() -> Section:
     return Section("What this means", [Text([unmeasured, _MASK, _PROBABILITY, NOT_A_DEVICE], listed=True)])
 
 
-def meaning_of_table() -> Section:
-    """About a benchmark or study."""
+def meaning_of_table(*, with_paper: bool) -> Section:
+    """About a benchmark or study, with or without the paper's columns."""
     rows = (
         "Rows are comparable where they share the backbone, its initial weights and the training; the table says what "
         "they start from. Differences smaller than the intervals may be chance."
     )
     paper = "The paper's columns are copied from it, not measured here: its test images, its own backbone and schedule."
-    return Section("What the numbers mean", [Text([rows, paper, _MASK, _ELSEWHERE, NOT_A_DEVICE], listed=True)])
+    return Section(
+        "What the numbers mean",
+        [Text([rows, *([paper] if with_paper else []), _MASK, _ELSEWHERE, NOT_A_DEVICE], listed=True)],
+    )
 
 
 def _split_notes(split: str, chosen_on: str | None) -> list[str]:

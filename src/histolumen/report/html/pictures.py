@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from PIL import Image
 
+from histolumen.export.colour_map import viridis
 from histolumen.export.overlay import draw_errors, draw_overlay
 from histolumen.report.html.content import Picture
 
@@ -70,7 +71,7 @@ def reduced(picture: np.ndarray, side: int = SIDE) -> np.ndarray:
 def draw_heat(image: np.ndarray, soft_mask: np.ndarray) -> np.ndarray:
     """The grey image in the colours of its soft mask (viridis: perceptually uniform, colour-blind safe)."""
     grey = image.mean(2, keepdims=True)
-    colours = _VIRIDIS[(255 * soft_mask.clip(0, 1)).round().astype(np.uint8)]
+    colours = viridis()[(255 * soft_mask.clip(0, 1)).round().astype(np.uint8)]
     return ((1 - _HEAT_SHARE) * grey + _HEAT_SHARE * colours).round().astype(np.uint8)
 
 
@@ -78,16 +79,3 @@ def resized(values: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     """A map [H, W] of values at another width and height."""
     grey = Image.fromarray(values.astype(np.float32))
     return np.asarray(grey.resize(size, Image.Resampling.BOX if size[0] <= grey.width else Image.Resampling.BILINEAR))
-
-
-def _colour_table(stops: str) -> np.ndarray:
-    """256 colours [256, 3] interpolated between hexadecimal stops."""
-    given = np.array([[int(stop[at : at + 2], 16) for at in (0, 2, 4)] for stop in stops.split()], float)
-    position = np.linspace(0, len(given) - 1, 256)
-    return np.stack([np.interp(position, np.arange(len(given)), given[:, c]) for c in range(3)], axis=1)
-
-
-_VIRIDIS = _colour_table(
-    "440154 481467 482576 453781 404688 39558c 33638d 2d718e 287d8e 238a8d "
-    "1f968b 20a386 29af7f 3dbc74 56c667 75d054 95d840 bade28 dde318 fde725"
-)

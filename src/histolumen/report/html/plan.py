@@ -14,6 +14,7 @@ from histolumen.engine.runlog import read_metrics
 from histolumen.errors import RunError
 from histolumen.progress import SILENT, Progress
 from histolumen.report.benchmark import BenchmarkPlan
+from histolumen.report.choice import evenly
 from histolumen.report.html.content import (
     COLOURS,
     Axis,
@@ -79,7 +80,7 @@ def plan_page(
         Section("Classes", [*([] if is_study else _roc(first)), *_training(first, folder)]),
         Section("Comparison", [_comparison(first, folder, manifest, plan.split, count, progress)]),
         Section("Data", [TableBlock(data_table(manifest))]),
-        meaning_of_table(),
+        meaning_of_table(with_paper=any(job.printed for job in plan.jobs())),
     ]
     sections = [section for section in sections if section.blocks]
     summary = (
@@ -171,7 +172,7 @@ def _comparison(
 ) -> Gallery:
     """The same images with the errors of every row, as layers of one slider."""
     part = manifest.split(split)
-    rows = _compared_rows(part, count)
+    rows = evenly([row for row in part.rows if part.knows_mask(row)], count)
     drawn: dict[Row, dict[str, np.ndarray]] = {}
     scores: dict[Row, list[str]] = {}
     decoded = {}
@@ -206,10 +207,3 @@ def _comparison(
         start=max(runs, key=lambda title: (runs[title].job.ranked, runs[title].evaluation.get("f1_plus") or 0)),
     )
     return Gallery(gallery.cards, gallery.note, gallery.start, LEGEND[ERRORS])
-
-
-def _compared_rows(part: Manifest, count: int) -> list[Row]:
-    """Images with a known mask, evenly over the split."""
-    rows = [row for row in part.rows if part.knows_mask(row)]
-    picked = np.linspace(0, len(rows) - 1, min(count, len(rows))).round().astype(int)
-    return [rows[index] for index in picked.tolist()]
