@@ -26,10 +26,10 @@ def main() -> None:
     """Print the share of the network's rate and the growth of memory."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=500)
-    parser.add_argument("--quick", action="store_true", help="100 small images")
+    parser.add_argument("--quick", action="store_true", help="75 small images")
     parser.add_argument("--run", type=Path, help="a trained run instead of an untrained model")
     options = parser.parse_args()
-    count = 100 if options.quick else options.images
+    count = 75 if options.quick else options.images
     changes = ["images.short_side=224", "images.crop=224"] if options.quick else []
     sizes = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as temporary:

@@ -43,7 +43,7 @@ def main() -> None:
     print(", ".join(f"{name} {min(values):.2f} s" for name, values in times.items()), "(fastest round)")
     row("`histolumen --help`", f"{median_ratio(times['help'], times['torch']):.2f} x `import torch`")
     value = f"{median_ratio(times['predict'], times['torch']):.2f} x `import torch`"
-    row("`histolumen predict`, one image, start to end", value, "half of before (6 x)")
+    row("`histolumen predict`, one image, start to end", value, "2 x, half of before")
 
 
 if __name__ == "__main__":

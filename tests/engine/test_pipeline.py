@@ -41,10 +41,10 @@ def test_stages_give_the_same_prediction_as_one_call(model, inputs):
 def test_a_real_model_predicts_a_folder_in_order_whatever_thread_is_faster(model, inputs, tmp_path, monkeypatch):
     real, threads = Prediction.save, set()
 
-    def slow_at_first(self, *arguments):
+    def slow_at_first(self, *arguments, **options):
         threads.add(threading.current_thread().name)
         time.sleep(0.2 if len(list((tmp_path / "out").iterdir())) < 3 else 0)
-        return real(self, *arguments)
+        return real(self, *arguments, **options)
 
     monkeypatch.setattr(Prediction, "save", slow_at_first)
     report = predict_files(model, inputs, tmp_path / "out")
@@ -96,9 +96,9 @@ def test_writing_that_is_under_way_is_finished_after_an_interruption(tmp_path, m
         draw(tmp_path / "in" / f"{name}.png")
     real = Prediction.save
 
-    def slow(self, *arguments):
+    def slow(self, *arguments, **options):
         time.sleep(0.2)
-        return real(self, *arguments)
+        return real(self, *arguments, **options)
 
     monkeypatch.setattr(Prediction, "save", slow)
     with pytest.raises(KeyboardInterrupt):
