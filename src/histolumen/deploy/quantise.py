@@ -1,7 +1,7 @@
 """Post-training quantisation: convolutions in 8 bits, with activation ranges measured on training images.
 
-The first convolution (it sees the image) and convolutions to few channels (logits) stay in single precision, and so does
-everything that is not a convolution: resizing, min-max normalisation, sigmoid.
+The first convolution (it sees the image) and convolutions to few channels (logits) stay in single precision, and so
+does everything that is not a convolution: resizing, min-max normalisation, sigmoid.
 """
 
 import logging
