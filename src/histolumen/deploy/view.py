@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from histolumen.deploy.resizing import padded_to, sides
 from histolumen.encoders.geometry import FeatureGeometry, interpolation
-from histolumen.methods.view import ImageMaps, ImageView, MapNet, Mask, Pointwise
+from histolumen.methods.view import ImageMaps, ImageView, MapNet, Mask, Masking, Pointwise
 
 
 class GraphMaps(ImageMaps):
@@ -21,8 +21,15 @@ class GraphMaps(ImageMaps):
 class GraphView(ImageView):
     """A batch of normalised images [B, 3, H, W] of any height and width."""
 
-    def maps(self, net: MapNet, geometry: FeatureGeometry, seen: Mask | None = None, scale: float = 1.0) -> GraphMaps:
-        pixels = self.pixels if seen is None else self.pixels * self.render(seen)
+    def maps(
+        self,
+        net: MapNet,
+        geometry: FeatureGeometry,
+        seen: Mask | None = None,
+        scale: float = 1.0,
+        masking: Masking = torch.mul,
+    ) -> GraphMaps:
+        pixels = self.pixels if seen is None else masking(self.pixels, self.render(seen))
         return GraphMaps(net(_resized(pixels, scale)), geometry.scaled(1 / scale), self._size)
 
 
