@@ -53,8 +53,8 @@ class FoldedConv(nn.Conv2d):
 
     def forward(self, input: Tensor) -> Tensor:
         parts = current_cases()
-        if not self.separate or len(parts) == 1:
-            return self._run(input, parts[0])
+        if not self.separate or len(parts) <= 1:  # none: a placeholder passes the layers before a mask on features
+            return self._run(input, parts[0] if parts else Case.WHOLE)
         return torch.cat([self._run(part, case) for part, case in zip(input.chunk(len(parts)), parts, strict=True)])
 
     def _run(self, x: Tensor, case: Case) -> Tensor:
