@@ -125,7 +125,7 @@ class CaseBatchNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         compiling, norm = torch.compiler.is_compiling(), self.norm
         parts = _traced if compiling else _current.get()
-        if len(parts) == 0:
+        if not parts:
             return self._activate(x)
         if norm.training and len(parts) > 1 and not compiling:
             statistics = [buffer for case in parts for buffer in self.running(case)]
@@ -133,7 +133,8 @@ class CaseBatchNorm(nn.Module):
         if len(parts) > 1 and (self.statistics == "separate" or norm.training):  # copies that a compiler avoids
             chunks = zip(x.chunk(len(parts)), parts, strict=True)
             return self._activate(torch.cat([self._normalise(chunk, case) for chunk, case in chunks]))
-        return self._activate(self._normalise(x, parts[0]))
+        first, *_ = parts
+        return self._activate(self._normalise(x, first))
 
     def running(self, case: Case) -> tuple[Tensor, Tensor]:
         """Running mean and variance of a case."""
