@@ -15,7 +15,17 @@ from histolumen.view.items import Item, named
 from histolumen.view.predictions import LoadedRun
 from histolumen.view.problems import refusals
 from histolumen.view.schema import Badge, ItemDetail, Items, ItemSummary, RunInfo, Saved
-from histolumen.view.server import BINARY, KEEP_AN_HOUR, Viewer, content, file_response, jpeg, png_response, viewer_of
+from histolumen.view.server import (
+    BINARY,
+    GEOJSON,
+    KEEP_AN_HOUR,
+    Viewer,
+    content,
+    file_response,
+    jpeg,
+    png_response,
+    viewer_of,
+)
 from histolumen.view.tiles import TILE
 
 router = APIRouter(prefix="/api", tags=["items"])
@@ -25,7 +35,7 @@ _THUMBNAIL = 256
 _REFUSALS = refusals(404, 422)
 _JPEG = content("image/jpeg") | _REFUSALS
 _PNG = content("image/png") | _REFUSALS
-_GEOJSON = content("application/geo+json") | _REFUSALS
+_GEOJSON = content(GEOJSON) | _REFUSALS
 _PNG_BODY = {"requestBody": {"required": True, "content": {"image/png": {"schema": BINARY}}}}
 
 
@@ -95,7 +105,7 @@ def correction_mask(viewer: Served, item_id: str) -> Response:
 @router.get("/items/{item_id}/correction.geojson", response_class=Response, responses=_GEOJSON)
 def correction_regions(viewer: Served, item_id: str) -> Response:
     """The regions of the corrected mask that was saved."""
-    return _correction(viewer.item(item_id), ".geojson", "application/geo+json")
+    return _correction(viewer.item(item_id), ".geojson", GEOJSON)
 
 
 @router.delete("/items/{item_id}", status_code=204, responses=refusals(403, 404, 409, 422))

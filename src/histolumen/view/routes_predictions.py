@@ -19,7 +19,7 @@ from histolumen.view.problems import refusals
 from histolumen.view.rates import scope_client
 from histolumen.view.routes_items import Served, reduced_mask
 from histolumen.view.schema import ItemSummary, Predicted, PredictionState
-from histolumen.view.server import BINARY, Viewer, content, file_response, png_response
+from histolumen.view.server import BINARY, GEOJSON, Viewer, content, file_response, png_response
 from histolumen.view.uploads import display_name
 from histolumen.view.worker import Job, QueueFullError
 
@@ -94,13 +94,13 @@ def overlay(viewer: Served, item_id: str, run_id: str, threshold: Threshold = 0.
 @router.get(
     "/items/{item_id}/predictions/{run_id}/regions.geojson",
     response_class=Response,
-    responses=content("application/geo+json") | _MASK_REFUSALS,
+    responses=content(GEOJSON) | _MASK_REFUSALS,
 )
 def regions(viewer: Served, item_id: str, run_id: str, threshold: Threshold = 0.5) -> Response:
     """The regions of the mask as GeoJSON in pixels of the image or slide, for QuPath."""
     found = _mask(viewer, item_id, run_id)
     text = json.dumps(feature_collection(found.regions(threshold), found.style))
-    return file_response(text.encode(), "application/geo+json", f"{viewer.item(item_id).path.stem}.geojson")
+    return file_response(text.encode(), GEOJSON, f"{viewer.item(item_id).path.stem}.geojson")
 
 
 @router.post("/uploads", status_code=201, openapi_extra=_IMAGE_BODY, responses=_UPLOAD_REFUSALS)

@@ -17,6 +17,7 @@ from histolumen.view.tiles import Geometry, Tiles
 from histolumen.view.uploads import Uploads
 
 KEEP_AN_HOUR = {"Cache-Control": "private, max-age=3600"}
+GEOJSON = "application/geo+json"
 BINARY = {"type": "string", "format": "binary"}
 _THUMBNAIL_BYTES = 32_000_000
 _JPEG: dict[str, Any] = {"format": "JPEG", "quality": 90, "subsampling": 0}
@@ -75,7 +76,8 @@ def viewer_of(request: Request) -> Viewer:
 
 def content(kind: str) -> dict[int | str, dict[str, Any]]:
     """The type of a route's response, for the API's description."""
-    return {200: {"content": {kind: {"schema": BINARY}}}}
+    schema = {"type": "object", "required": ["type", "features"]} if kind == GEOJSON else BINARY
+    return {200: {"content": {kind: {"schema": schema}}}}
 
 
 def jpeg(pixels: np.ndarray) -> bytes:
