@@ -96,6 +96,9 @@ class BoundedProtocol(H11Protocol):
         else:
             self.transport.abort()
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """Nothing: the viewer has no WebSockets, and the advice to install a package for them would be wrong."""
+
     @property
     def _interval(self) -> float:
         return min(self.limits.head_seconds, self.limits.stall_seconds) / 4
