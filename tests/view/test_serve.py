@@ -66,7 +66,10 @@ def test_a_missing_extra_gives_the_install_command(monkeypatch, pictures):
 def test_the_images_of_the_run_are_shown_by_default(tiny_run, tmp_path, monkeypatch):
     import uvicorn
 
+    from histolumen.view import serve
+
     monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: [each.close() for each in sockets])
+    monkeypatch.setattr(serve, "configure_logs", lambda verbose: None)  # it is for a process of its own
     result = histolumen("view", tiny_run, "--no-browser", "--port", "0")
     assert result.returncode == 0, result.stderr
     assert "12 images, 0 slides, 1 run\n" in result.stdout

@@ -63,4 +63,5 @@ def configure_logs(*, verbose: bool) -> None:
         handler.setFormatter(PrivateFormatter())
         handler.addFilter(OncePerMinute())
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler], force=True)
+    logging.captureWarnings(False)  # whoever has replaced the display of warnings since: from here on it is the log
     logging.captureWarnings(True)
