@@ -27,8 +27,8 @@ EXCEPTIONS = {
     "pyvips-binary": "LGPL-3.0: shared libraries in a wheel of their own, which the user installs and can replace",
 }
 """Runtime dependencies under other licences, and why they may be used; histolumen does not contain any of them."""
-VENDORED = {"OpenSeadragon": "BSD-3-Clause"}
-"""Files of other projects in this package: view/static/vendor."""
+VENDORED = {"OpenSeadragon": "BSD-3-Clause", "Chart.js": "MIT"}
+"""Files of other projects in this package, in folders called `vendor`."""
 _SPELLINGS = {
     "3-clause bsd license": "BSD-3-Clause",
     "apache 2.0": "Apache-2.0",

@@ -12,7 +12,10 @@ from pathlib import Path
 
 from licences import ROOT, VENDORED
 
-OPENSEADRAGON = ROOT / "src/histolumen/view/static/vendor/openseadragon.min.js"
+FILES = {  # name here, name at npm: file
+    ("OpenSeadragon", "openseadragon"): "view/static/vendor/openseadragon.min.js",
+    ("Chart.js", "chart.js"): "report/html/static/vendor/chart.umd.min.js",
+}
 
 
 def write_sbom(path: Path, *, validate: bool = True) -> None:
@@ -21,22 +24,22 @@ def write_sbom(path: Path, *, validate: bool = True) -> None:
     command += ["--pyproject", ROOT / "pyproject.toml", "--validate" if validate else "--no-validate", "-o", path]
     subprocess.run(list(map(str, command)), check=True, stderr=None if validate else subprocess.DEVNULL)  # noqa: S603
     content = json.loads(path.read_text(encoding="utf-8"))
-    content["components"].append(vendored())
+    content["components"] += [vendored(*names, ROOT / "src/histolumen" / file) for names, file in FILES.items()]
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
-def vendored() -> dict[str, object]:
-    """The component that no package manager knows about."""
-    data = OPENSEADRAGON.read_bytes()
-    found = re.match(rb"//! openseadragon ([\d.]+)", data)
+def vendored(name: str, at_npm: str, path: Path) -> dict[str, object]:
+    """A component that no package manager knows about; its first lines state the version."""
+    data = path.read_bytes()
+    found = re.search(rb"\bv?(\d+\.\d+\.\d+)", data[:200])
     version = found[1].decode() if found else "unknown"
     return {
         "type": "library",
-        "bom-ref": f"openseadragon=={version}",
-        "name": "OpenSeadragon",
+        "bom-ref": f"{at_npm}=={version}",
+        "name": name,
         "version": version,
-        "purl": f"pkg:npm/openseadragon@{version}",
-        "licenses": [{"license": {"id": VENDORED["OpenSeadragon"]}}],
+        "purl": f"pkg:npm/{at_npm}@{version}",
+        "licenses": [{"license": {"id": VENDORED[name]}}],
         "hashes": [{"alg": "SHA-256", "content": hashlib.sha256(data).hexdigest()}],
     }
 

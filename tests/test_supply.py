@@ -22,7 +22,7 @@ from licences import (
 )
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from sbom import write_sbom
+from sbom import FILES, write_sbom
 
 INSTALLER = {"pip"}  # is there before anything is installed
 
@@ -94,9 +94,12 @@ def test_a_licence_is_read_from_the_file_if_the_metadata_has_none():
 
 
 def test_the_licence_of_vendored_files_is_shipped():
-    vendor = ROOT / "src/histolumen/view/static/vendor"
-    assert {path.name for path in vendor.iterdir()} == {"openseadragon.min.js", "openseadragon-LICENSE.txt"}
-    assert list(VENDORED) == ["OpenSeadragon"]
+    package = ROOT / "src/histolumen"
+    vendored = {path.relative_to(package).as_posix() for path in package.rglob("vendor/*")}
+    scripts = {path for path in vendored if path.endswith(".js")}
+    assert scripts == set(FILES.values())  # a new one must be listed
+    assert {name for name, _ in FILES} == set(VENDORED)
+    assert len([path for path in vendored if path.endswith("-LICENSE.txt")]) == len(scripts)
 
 
 def test_the_bill_of_materials_has_every_dependency_and_the_vendored_files(tmp_path):
@@ -106,7 +109,8 @@ def test_the_bill_of_materials_has_every_dependency_and_the_vendored_files(tmp_p
     listed = {canonicalize_name(each["name"]): each for each in content["components"]}
     needed = {name for name, each in installed(requirements(*runtime_extras())).items() if each is not None}
     assert needed <= listed.keys()
-    assert re.fullmatch(r"\d+\.\d+\.\d+", listed["openseadragon"]["version"])
+    for name in ("openseadragon", "chart-js"):
+        assert re.fullmatch(r"\d+\.\d+\.\d+", listed[name]["version"])
     assert all(each.get("version") for each in listed.values())
 
 
