@@ -6,7 +6,10 @@ STAMP := $(VENV)/.installed
 # Two test processes with one torch thread each use two cores best.
 JOBS ?= 2
 
-.PHONY: demo view test test-quick test-install setup lint benchmark clean
+# Length of the viewer's soak; an hour is `make soak-view SECONDS=3600`.
+SECONDS ?= 120
+
+.PHONY: demo view test test-quick test-install setup lint benchmark soak-view audit licences sbom clean
 
 demo: $(STAMP)
 	rm -rf demo-output
@@ -37,6 +40,24 @@ lint: $(STAMP)
 
 benchmark: $(STAMP)
 	$(BIN)/python benchmarks/run_all.py --write
+
+# Normal clients of the viewer beside slow, cut-off and malformed ones.
+soak-view: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/soak_view.py --seconds $(SECONDS)
+
+# Known vulnerabilities of the pinned versions; asks the advisory service of PyPI, or another one: SERVICE=osv.
+# Strict: without it, packages that the service does not know count as harmless.
+SERVICE ?= pypi
+audit: $(STAMP)
+	$(BIN)/pip-audit -r constraints.txt --no-deps --disable-pip --strict --vulnerability-service $(SERVICE)
+
+# The licence of every dependency; fails if one does not permit distribution.
+licences: $(STAMP)
+	$(BIN)/python scripts/licences.py
+
+# The bill of materials as CycloneDX JSON.
+sbom: $(STAMP)
+	$(BIN)/python scripts/sbom.py sbom.json
 
 setup: $(STAMP)
 

@@ -15,31 +15,17 @@ import argparse
 import http.client
 import json
 import random
-import re
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import torch
-from PIL import Image
-
-from histolumen.config import load_config
-from histolumen.data.sources.synthetic_image import Kind, make_sample
-from histolumen.encoders.backbone import build_backbone
-from histolumen.engine.checkpoint import ModelCard, save_model
 from histolumen.engine.model import load
-from histolumen.methods.base import build_method
+from viewer_process import ask, items_of, make_images, make_model, megabytes_of, server
 
-CLASSES: tuple[Kind, ...] = ("benign", "malignant")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 OPEN_ITEM = """async (id) => {
   const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
@@ -56,57 +42,6 @@ SWITCH_LAYER = """async (layer) => {
   await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
   return performance.now() - started;
 }"""
-
-
-def make_model(folder: Path) -> Path:
-    """The network of the demo, untrained: its predictions do not matter here."""
-    config = load_config("demo")
-    torch.manual_seed(0)
-    method = build_method(config.method, build_backbone(config.backbone), len(CLASSES))
-    save_model(folder, method, ModelCard(config, list(CLASSES), 0, {}))
-    return folder
-
-
-def make_images(folder: Path, count: int, side: int) -> list[Path]:
-    """Synthetic glands."""
-    folder.mkdir()
-    paths = [folder / f"{number:03}.png" for number in range(count)]
-    for number, path in enumerate(paths):
-        Image.fromarray(make_sample(CLASSES[number % 2], side, number).image).save(path)
-    return paths
-
-
-@contextmanager
-def server(run: Path, images: Path) -> Iterator[tuple[int, int]]:
-    """A viewer in its own process; yields its port and process id."""
-    command = ["-m", "histolumen", "view", str(run), "--images", str(images), "--port", "0", "--no-browser"]
-    process = subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, text=True)
-    try:
-        for line in process.stdout or ():
-            if found := re.match(r"open http://127\.0\.0\.1:(\d+)/", line):
-                yield int(found[1]), process.pid
-                break
-        else:
-            raise SystemExit("the viewer did not start")
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def ask(port: int, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
-    """One request."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
-    try:
-        connection.request(method, path, body)
-        response = connection.getresponse()
-        return response.status, response.read()
-    finally:
-        connection.close()
-
-
-def items_of(port: int) -> dict[str, Any]:
-    """The list of items."""
-    return json.loads(ask(port, "GET", "/api/items")[1])
 
 
 def measure_browser(port: int) -> None:
@@ -156,7 +91,7 @@ def measure_load(port: int, pid: int, clients: int, seconds: float, paths: list[
             }[kind]
             started = time.monotonic()
             try:
-                status, content = ask(port, method, address, body)
+                status, content = ask(port, method, address, body, f"127.0.1.{number + 1}")
             except (OSError, http.client.HTTPException) as error:
                 statuses[f"{kind} {type(error).__name__}"] += 1
                 continue
@@ -172,7 +107,7 @@ def measure_load(port: int, pid: int, clients: int, seconds: float, paths: list[
         thread.start()
     memory = []
     while any(thread.is_alive() for thread in threads):
-        memory.append(_memory(pid))
+        memory.append(megabytes_of(pid))
         time.sleep(seconds / 100)
     quarter = max(1, len(memory) // 4)
     second, last = statistics.mean(memory[quarter : 2 * quarter]), statistics.mean(memory[-quarter:])
@@ -181,12 +116,6 @@ def measure_load(port: int, pid: int, clients: int, seconds: float, paths: list[
     print("  " + ", ".join(f"{name}: {count}" for name, count in sorted(statuses.items())))
     print(f"  memory: {second:.0f} MB in the second quarter, {last:.0f} MB in the last")
     print(f"  predictions that differ from Model.predict: {len(different)} of {statuses['predict 200']}", flush=True)
-
-
-def _memory(pid: int) -> float:
-    """Resident memory of a process in megabytes."""
-    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
 
 
 def _spread(milliseconds: list[float]) -> str:

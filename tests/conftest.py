@@ -39,7 +39,9 @@ SLOW = {  # files whose tests start processes or train many networks; `make test
     "test_rivals.py",
     "test_runner.py",
     "test_sample.py",
+    "test_openapi.py",
     "test_serve.py",
+    "test_soak.py",
     "test_train.py",
     "test_vision.py",
 }

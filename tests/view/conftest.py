@@ -18,6 +18,7 @@ from histolumen.data.manifest import Manifest
 from histolumen.view.app import create_app
 from histolumen.view.items import Library, find_items
 from histolumen.view.predictions import LoadedRun, load_runs
+from histolumen.view.serve import server_config
 from histolumen.view.settings import ViewSettings
 
 
@@ -73,7 +74,7 @@ def client(make_app: Callable[..., FastAPI]) -> Iterator[TestClient]:
 @contextmanager
 def running(app: FastAPI) -> Iterator[str]:
     """Serve an application from a thread; yields its address."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
+    server = uvicorn.Server(server_config(app, app.state.viewer.settings.model_copy(update={"port": 0})))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

@@ -29,6 +29,13 @@ DROP = """async ([data, name]) => {
   return shown;
 }"""
 
+INJECT = """() => {
+  const script = document.createElement("script");
+  script.textContent = "window.ran = 1";
+  document.body.append(script);
+  document.body.insertAdjacentHTML("beforeend", '<img src=x onerror="window.ran = 1">');
+}"""
+
 
 @pytest.fixture(scope="module")
 def chromium():
@@ -240,6 +247,38 @@ def test_a_slide_is_zoomed_and_predicted_on_request(viewer):
     viewer.press("1")
     assert viewer.painted() > 1000
     viewer.shoot("slide-predicted")
+
+
+def test_a_failed_slide_is_predicted_again_without_a_restart(viewer, slides):
+    slide = slides / "glands.tif"
+    content = slide.read_bytes()
+    viewer.page.locator("#items .item", has_text="glands.tif").click()
+    viewer.page.wait_for_selector("#predict-slide")
+    slide.write_bytes(b"damaged for now")
+    viewer.page.click("#predict-slide")
+    viewer.page.wait_for_selector("#predict-again")
+    viewer.shoot("failed")
+    slide.write_bytes(content)
+    viewer.page.click("#predict-again")
+    viewer.page.wait_for_selector("#verdict")
+    viewer.problems.clear()  # the browser logs the refused request
+
+
+def test_nothing_on_the_pages_violates_the_content_security_policy(chromium, address, tmp_path):
+    report = "document.addEventListener('securitypolicyviolation', (e) => console.error('CSP ' + e.violatedDirective))"
+    with visit(chromium, address, tmp_path) as viewer:
+        viewer.page.add_init_script(report)
+        viewer.page.goto(f"{address}/docs")
+        viewer.page.locator("code", has_text="/api/predict").wait_for()
+        viewer.page.goto(address)
+        viewer.page.wait_for_selector("#verdict")
+        viewer.press("1", "2", "3", "4", "c", "m", "b", "?")
+        viewer.page.wait_for_timeout(300)
+        assert viewer.problems == []
+        viewer.page.evaluate(INJECT)
+        viewer.page.wait_for_timeout(300)
+        assert viewer.page.evaluate("() => window.ran") is None  # and the policy is what forbids it:
+        assert any("CSP script-src" in line for line in viewer.problems)
 
 
 @pytest.mark.parametrize("size", [LAPTOP, TABLET], ids=["laptop", "tablet"])

@@ -1,5 +1,7 @@
 """What the viewer refuses: too large, too many, malformed, from elsewhere, outside its folders."""
 
+import errno
+import hmac
 import io
 import threading
 from pathlib import Path
@@ -9,8 +11,10 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
+from histolumen.errors import ConfigError
 from histolumen.view.app import create_app
 from histolumen.view.items import Library
+from histolumen.view.limits import Limits
 from histolumen.view.security import COOKIE
 from histolumen.view.settings import ViewSettings, is_loopback
 from histolumen.view.uploads import display_name
@@ -41,7 +45,7 @@ def connect(runs):
 
 
 def uploads_folder(client) -> Path:
-    return client.app.state.viewer.uploads._folder
+    return client.app.state.viewer.uploads.folder
 
 
 @pytest.mark.parametrize("route", ["/api/uploads", "/api/predict"])
@@ -172,8 +176,11 @@ def test_other_sites_cannot_change_anything(connect):
     client = connect()
     refused = client.post("/api/uploads", content=png(), headers={"Origin": "http://evil.example"})
     assert refused.status_code == 403
-    accepted = client.post("/api/uploads", content=png(), headers={"Origin": LOCAL})
-    assert accepted.status_code == 201
+    for headers in ({"Origin": "null"}, {"Origin": "http://["}, {"Origin": ""}, {"Sec-Fetch-Site": "cross-site"}):
+        assert client.post("/api/predict", content=png(), headers=headers).status_code == 403
+        assert client.delete("/api/items/x", headers=headers).status_code == 403
+    for headers in ({"Origin": LOCAL, "Sec-Fetch-Site": "same-origin"}, {}):
+        assert client.post("/api/uploads", content=png(), headers=headers).status_code == 201
 
 
 def test_a_token_is_needed_wherever_one_is_set(connect):
@@ -192,6 +199,73 @@ def test_a_token_is_needed_wherever_one_is_set(connect):
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
     assert client.get("/api/items").status_code == 200  # by cookie
+
+
+def test_tokens_cannot_be_guessed_by_trying(connect):
+    client = connect("http://pathology.example", host="0.0.0.0", token="secret-1", limits=Limits(wrong_tokens=3))
+    for guess in ("a", "b", "c"):
+        assert client.get("/api/items", headers={"Authorization": f"Bearer {guess}"}).status_code == 401
+    for guess in ("d", "secret-1"):  # also the right one: an answer would tell it
+        refused = client.get("/api/items", headers={"Authorization": f"Bearer {guess}"})
+        assert refused.status_code == 429
+        assert int(refused.headers["Retry-After"]) >= 1
+    assert client.get("/?token=e").status_code == 429
+    other = TestClient(client.app, base_url="http://pathology.example", client=("10.0.0.2", 1))
+    assert other.get("/api/items", headers={"Authorization": "Bearer secret-1"}).status_code == 200
+
+
+def test_tokens_are_compared_in_constant_time(connect, monkeypatch):
+    compared = []
+    monkeypatch.setattr(hmac, "compare_digest", lambda a, b: compared.append((a, b)) or a == b)
+    client = connect(host="0.0.0.0", token="secret-1")
+    client.get("/", headers={"Authorization": "Bearer sec"})
+    assert compared == [(b"sec", b"secret-1")]
+
+
+def test_a_server_for_others_needs_a_token_of_some_length():
+    with pytest.raises(ConfigError, match="--token"):
+        create_app(ViewSettings(host="0.0.0.0"), Library(), [])
+    with pytest.raises(ValueError, match="token"):
+        ViewSettings(host="0.0.0.0", token="short")
+
+
+def test_an_upload_is_deleted_on_request_and_nothing_else_is(connect, make_app):
+    client = connect()
+    item = client.post("/api/uploads", content=png()).json()["id"]
+    client.get(f"/api/items/{item}/thumbnail.jpg")
+    assert client.delete(f"/api/items/{item}").status_code == 204
+    assert list(uploads_folder(client).iterdir()) == []
+    for url in ("", "/thumbnail.jpg"):
+        assert client.get(f"/api/items/{item}{url}").status_code == 404
+    assert client.delete(f"/api/items/{item}").status_code == 404
+    with TestClient(make_app(), base_url=LOCAL) as viewer:
+        own = viewer.get("/api/items").json()["items"][0]["id"]
+        assert viewer.delete(f"/api/items/{own}").status_code == 409
+        assert viewer.get(f"/api/items/{own}").status_code == 200
+
+
+def test_a_full_disk_is_503_without_paths(connect, monkeypatch):
+    client = connect()
+    folder = uploads_folder(client)
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device", str(folder))
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    for route in ("/api/uploads", "/api/predict"):
+        response = client.post(route, content=png())
+        assert response.status_code == 503
+        assert str(folder) not in response.text
+
+
+def test_bodies_of_one_client_leave_room_for_others(connect):
+    """Half of the places, so that the other half is for others."""
+    client = connect(queue=2)
+    client.app.state.viewer.uploads._receiving["testclient"] = 1
+    assert client.post("/api/predict", content=png()).status_code == 503
+    other = TestClient(client.app, base_url=LOCAL, client=("10.0.0.2", 1))
+    other.portal = client.portal  # one event loop
+    assert other.post("/api/predict", content=png()).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,45 @@ def test_an_unreadable_image_is_listed_with_the_reason_and_without_its_path(make
         assert next(each["failure"] for each in listed if each["id"] == item["id"]).startswith(f"images/{broken.name}")
 
 
+@pytest.mark.parametrize("kind", ["image", "slide"])
+def test_a_failed_prediction_is_repeated_on_request_and_not_before(make_app, pictures, slides, kind):
+    from fastapi.testclient import TestClient
+
+    path = next((pictures / "images").glob("*.png")) if kind == "image" else slides / "glands.tif"
+    content = path.read_bytes()
+    path.write_bytes(b"damaged for now")
+    with TestClient(make_app(), base_url="http://localhost") as client:
+        item = next(each for each in client.get("/api/items").json()["items"] if each["name"].endswith(path.name))
+        assert predicted(client, item).status_code == 422
+        path.write_bytes(content)
+        assert predicted(client, item).status_code == 422  # following a prediction does not start it again
+        url = f"/api/items/{item['id']}/predictions/0"
+        response = client.post(f"{url}?retry=true")
+        response = predicted(client, item) if response.status_code == 202 else response
+        assert response.status_code == 200
+        assert response.json()["label"] in {"benign", "malignant"}
+        assert client.get(f"/api/items/{item['id']}").json()["failure"] is None
+        assert client.get(f"{url}/overlay.png").status_code == 200
+
+
+def test_an_unforeseen_error_of_a_prediction_is_a_failure_of_the_item(make_app, monkeypatch):
+    from fastapi.testclient import TestClient
+
+    app = make_app()
+    run = app.state.viewer.predictor.runs["0"]
+    right = type(run.model).predict
+    monkeypatch.setattr(type(run.model), "predict", lambda *_: {}["x"])
+    with TestClient(app, base_url="http://localhost") as client:
+        item = next(each for each in client.get("/api/items").json()["items"] if each["kind"] == "image")
+        response = predicted(client, item)
+        assert response.status_code == 422
+        assert response.json()["detail"] == f"{item['name']}: could not be predicted (KeyError)"
+        assert client.post("/api/predict", content=png(np.zeros((9, 9, 3), np.uint8))).status_code == 422
+        monkeypatch.setattr(type(run.model), "predict", right)
+        response = client.post(f"/api/items/{item['id']}/predictions/0?retry=true")
+        assert response.status_code in {200, 202}
+
+
 def test_an_image_of_one_colour_is_refused_by_its_name(make_app, pictures):
     from fastapi.testclient import TestClient
 

@@ -1,3 +1,4 @@
+import asyncio
 import threading
 import time
 
@@ -81,13 +82,69 @@ def test_background_work_gives_way_to_jobs(make_worker, gate):
     assert todo
 
 
-def test_stop_cancels_waiting_jobs(make_worker, gate):
+def test_stop_refuses_waiting_and_later_jobs(make_worker, gate):
     worker = make_worker(4)
     occupy(worker, gate)
     waiting = worker.submit(lambda _: None)
     threading.Timer(0.1, gate.set).start()
     worker.stop()
-    assert waiting.future.cancelled()
+    with pytest.raises(QueueFullError):  # an answer, not a request that waits for ever
+        waiting.future.result(1)
+    with pytest.raises(QueueFullError):
+        worker.submit(lambda _: None)
+
+
+def test_one_client_cannot_fill_the_queue(make_worker, gate):
+    worker = make_worker(4)
+    occupy(worker, gate)
+    for _ in range(2):
+        worker.submit(lambda _: None, "greedy")
+    with pytest.raises(QueueFullError):
+        worker.submit(lambda _: None, "greedy")
+    assert worker.submit(lambda _: 1, "other")
+    gate.set()
+
+
+def test_a_withdrawn_job_leaves_its_place_and_is_not_run(make_worker, gate):
+    worker = make_worker(1)
+    occupy(worker, gate)
+    ran = []
+    job = worker.submit(lambda _: ran.append("withdrawn"))
+    worker.withdraw(job)
+    assert worker.waiting == 0
+    later = worker.submit(lambda _: ran.append("later"))
+    gate.set()
+    later.future.result(10)
+    assert ran == ["later"]
+
+
+def test_background_work_that_fails_does_not_stop_the_thread(make_worker):
+    worker = make_worker(4, lambda: 1 / 0)
+    assert worker.submit(lambda _: 7).future.result(10) == 7
+
+
+def test_many_requests_that_follow_one_job_leave_nothing_behind(make_worker, gate):
+    worker = make_worker(4)
+    job = occupy(worker, gate)
+
+    async def follow():
+        for _ in range(50):
+            assert not await job.wait(0.001)
+        return len(job.future._done_callbacks)
+
+    assert asyncio.run(follow()) <= 1
+    gate.set()
+
+
+def test_the_advised_time_is_bounded_after_a_long_job(make_worker, gate):
+    worker = make_worker(1)
+    worker._seconds = 3600.0  # a slide
+    occupy(worker, gate)
+    worker.submit(lambda _: None)
+    with pytest.raises(QueueFullError) as refused:
+        worker.submit(lambda _: None)
+    assert refused.value.retry_after <= 60
+    gate.set()
 
 
 def test_a_job_reports_the_progress_of_what_it_runs(make_worker, gate):

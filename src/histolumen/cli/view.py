@@ -32,6 +32,9 @@ def view(
         ),
     ] = "",
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser.")] = True,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Log requests and full errors, which contain names of files.")
+    ] = False,
 ) -> None:
     """Look at images, slides and predictions in a browser: layers, thresholds, comparison, corrections."""
     from histolumen.engine.slides.predict import SlideSettings
@@ -40,5 +43,5 @@ def view(
     from histolumen.view.settings import ViewSettings
 
     reading = from_options(SlideSettings, slide_mpp=slide_mpp, model_mpp=model_mpp)
-    settings = from_options(ViewSettings, host=host, port=port, token=token, slides=reading)
+    settings = from_options(ViewSettings, host=host, port=port, token=token, verbose=verbose, slides=reading)
     serve(list(runs or []), list(images or []), list(slides or []), settings, browser=browser, say=typer.echo)

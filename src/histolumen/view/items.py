@@ -4,6 +4,7 @@ Requests name items by identifier only; a path is never built from a request.
 """
 
 import hashlib
+import os
 import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +16,7 @@ from typing import Literal
 from histolumen.data.manifest import Manifest, read_manifest
 from histolumen.data.search import search_images
 from histolumen.data.sources.folder import CORRECTED, MASK_ENDINGS, is_mask
-from histolumen.errors import DataError, ImageError, SlideError
+from histolumen.errors import DataError, DiskError, ImageError, SlideError
 from histolumen.slides.reader import find_slides
 
 Kind = Literal["image", "slide", "upload"]
@@ -45,8 +46,9 @@ def named(item: Item) -> Iterator[None]:
     """Errors name the item as it is listed, not by its path on the server."""
     try:
         yield
-    except (ImageError, SlideError) as error:
+    except (DiskError, ImageError, SlideError) as error:
         text = re.sub("^image:", f"{item.name}:", str(error).replace(str(item.path), item.name))
+        text = text.replace(f"{item.path.parent}{os.sep}", "")
         raise type(error)(text if item.mask is None else text.replace(str(item.mask), "true mask")) from error
 
 

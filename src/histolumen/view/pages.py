@@ -10,6 +10,7 @@ from fastapi import APIRouter, HTTPException, Request
 from starlette.responses import Response
 
 from histolumen import __version__
+from histolumen.view.problems import refusals
 from histolumen.view.server import viewer_of
 
 router = APIRouter()
@@ -57,7 +58,7 @@ def static(name: str, request: Request) -> Response:
     return _respond(name, request)
 
 
-@router.get("/healthz", tags=["server"])
+@router.get("/healthz", tags=["server"], responses=refusals())
 def healthz(request: Request) -> dict[str, str | int]:
     """Whether the server runs, and how many predictions wait."""
     return {"status": "ok", "version": __version__, "waiting": viewer_of(request).predictor.worker.waiting}

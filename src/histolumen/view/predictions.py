@@ -1,7 +1,9 @@
 """Predictions of items by the loaded runs: computed by the worker, masks cached, results kept."""
 
+import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,24 @@ from histolumen.view.items import Item, Library, named
 from histolumen.view.settings import ViewSettings
 from histolumen.view.tiles import Tiles
 from histolumen.view.worker import Job, Worker
+
+_log = logging.getLogger(__name__)
+
+
+class PredictionFailedError(HistolumenError):
+    """A prediction ended with an error that the software did not foresee."""
+
+
+@contextmanager
+def unforeseen_errors(name: str) -> Iterator[None]:
+    """Log errors that are no `HistolumenError`, and raise them as one."""
+    try:
+        yield
+    except HistolumenError:
+        raise
+    except Exception as error:
+        _log.exception("a prediction failed")
+        raise PredictionFailedError(f"{name}: could not be predicted ({type(error).__name__})") from error
 
 
 @dataclass(frozen=True)
@@ -116,15 +136,22 @@ class Predictor:
         """The soft mask, if it is in memory."""
         return self._masks.get((item.id, run.id))
 
-    def request(self, item: Item, run: LoadedRun) -> Job | None:
+    def request(self, item: Item, run: LoadedRun, owner: str = "") -> Job | None:
         """Queue the prediction, unless result and mask are there or it is queued already; returns its job."""
         key = item.id, run.id
         with self._lock:
             if key in self._results and self._masks.get(key) is not None:
                 return None
             if key not in self._jobs:
-                self._jobs[key] = self.worker.submit(lambda job: self._predict(item, run, job))
+                self._jobs[key] = self.worker.submit(lambda job: self._predict(item, run, job), owner)
             return self._jobs[key]
+
+    def retry(self, item: Item) -> None:
+        """Forget that predictions failed, and what is known about the file: it may have been replaced."""
+        failures = [self._failures.pop((item.id, run), None) for run in self.runs]
+        if any(failures):
+            self._tiles.forget(item)
+            self.worker.wake()  # the other runs predict it in the background
 
     def counts(self) -> tuple[int, int]:
         """Number of predicted images, and of all images that are predicted without being asked for."""
@@ -142,11 +169,15 @@ class Predictor:
     def _predict(self, item: Item, run: LoadedRun, job: Job) -> Result:
         key = item.id, run.id
         try:
-            if item.kind == "slide":
-                with named(item):
-                    result, mask = _of_slide(run.model.predict_slide(item.path, self._slides, job))
-            else:
-                result, mask = self._of_image(item, run)
+            known = self._results.get(key)
+            if known is not None and self._masks.get(key) is not None:  # predicted in the background meanwhile
+                return known
+            with unforeseen_errors(item.name):
+                if item.kind == "slide":
+                    with named(item):
+                        result, mask = _of_slide(run.model.predict_slide(item.path, self._slides, job))
+                else:
+                    result, mask = self._of_image(item, run)
         except HistolumenError as error:
             self._failures[key] = str(error)
             raise
@@ -154,12 +185,13 @@ class Predictor:
             self._failures.pop(key, None)
             self._masks.put(key, mask)
             self._results[key] = result
-            if self._library.get(item.id) is None:  # an upload that has made room for others in the meantime
-                self.forget(item)
             return result
         finally:
+            if self._library.get(item.id) is None:  # an upload that has made room for others in the meantime
+                self.forget(item)
             with self._lock:
-                self._jobs.pop(key, None)
+                if self._jobs.get(key) is job:  # not the job of a request that came during background work
+                    del self._jobs[key]
 
     def _of_image(self, item: Item, run: LoadedRun) -> tuple[Result, SoftMask]:
         with named(item):
@@ -178,12 +210,8 @@ class Predictor:
             for item in self._library.all():
                 key = item.id, run.id
                 if item.kind == "image" and key not in self._results and key not in self._failures:
-                    try:
+                    with suppress(HistolumenError):  # kept as its failure
                         self._predict(item, run, Job(lambda _: None))
-                    except HistolumenError:
-                        pass  # kept as its failure
-                    except Exception as error:  # noqa: BLE001 - one odd image must not stop the thread
-                        self._failures[key] = f"{item.name}: {type(error).__name__}: {error}"
                     return True
         return False
 

@@ -13,17 +13,33 @@ from histolumen.export.geojson import GeoJsonStyle
 from histolumen.view.corrections import save_correction
 from histolumen.view.items import Item, named
 from histolumen.view.predictions import LoadedRun
+from histolumen.view.problems import refusals
 from histolumen.view.schema import Badge, ItemDetail, Items, ItemSummary, RunInfo, Saved
-from histolumen.view.server import KEEP_AN_HOUR, Viewer, file_response, jpeg, png_response, viewer_of
+from histolumen.view.server import (
+    BINARY,
+    GEOJSON,
+    KEEP_AN_HOUR,
+    Viewer,
+    content,
+    file_response,
+    jpeg,
+    png_response,
+    viewer_of,
+)
 from histolumen.view.tiles import TILE
 
 router = APIRouter(prefix="/api", tags=["items"])
 Served = Annotated[Viewer, Depends(viewer_of)]
 MASK_SIDE = 2048  # longest side of the masks sent to the browser
 _THUMBNAIL = 256
+_REFUSALS = refusals(404, 422)
+_JPEG = content("image/jpeg") | _REFUSALS
+_PNG = content("image/png") | _REFUSALS
+_GEOJSON = content(GEOJSON) | _REFUSALS
+_PNG_BODY = {"requestBody": {"required": True, "content": {"image/png": {"schema": BINARY}}}}
 
 
-@router.get("/items")
+@router.get("/items", responses=refusals())
 def items(viewer: Served) -> Items:
     """All images and slides with their predictions so far, and the loaded runs."""
     predicted, to_predict = viewer.predictor.counts()
@@ -35,7 +51,7 @@ def items(viewer: Served) -> Items:
     )
 
 
-@router.get("/items/{item_id}")
+@router.get("/items/{item_id}", responses=refusals(404, 422))
 def item_detail(viewer: Served, item_id: str) -> ItemDetail:
     """One item with its size, resolution and deep zoom levels."""
     item = viewer.item(item_id)
@@ -52,7 +68,7 @@ def item_detail(viewer: Served, item_id: str) -> ItemDetail:
     )
 
 
-@router.get("/items/{item_id}/thumbnail.jpg", response_class=Response)
+@router.get("/items/{item_id}/thumbnail.jpg", response_class=Response, responses=_JPEG)
 def thumbnail(viewer: Served, item_id: str) -> Response:
     """A small picture of an item."""
     item = viewer.item(item_id)
@@ -60,7 +76,7 @@ def thumbnail(viewer: Served, item_id: str) -> Response:
     return Response(content, media_type="image/jpeg", headers=KEEP_AN_HOUR)
 
 
-@router.get("/items/{item_id}/tiles/{level}/{column}_{row}.jpg", response_class=Response)
+@router.get("/items/{item_id}/tiles/{level}/{column}_{row}.jpg", response_class=Response, responses=_JPEG)
 def tile(viewer: Served, item_id: str, level: int, column: int, row: int) -> Response:
     """A deep zoom tile."""
     pixels = viewer.tiles.tile(viewer.item(item_id), level, column, row)
@@ -69,7 +85,7 @@ def tile(viewer: Served, item_id: str, level: int, column: int, row: int) -> Res
     return Response(jpeg(pixels), media_type="image/jpeg", headers=KEEP_AN_HOUR)
 
 
-@router.get("/items/{item_id}/truth.png", response_class=Response)
+@router.get("/items/{item_id}/truth.png", response_class=Response, responses=_PNG)
 def truth(viewer: Served, item_id: str) -> Response:
     """The true mask, 0 or 255, with a longest side of at most 2048 pixels."""
     item = viewer.item(item_id)
@@ -80,19 +96,29 @@ def truth(viewer: Served, item_id: str) -> Response:
         return png_response(reduced_mask(read_mask(item.mask, (geometry.height, geometry.width))))
 
 
-@router.get("/items/{item_id}/correction.png", response_class=Response)
+@router.get("/items/{item_id}/correction.png", response_class=Response, responses=_PNG)
 def correction_mask(viewer: Served, item_id: str) -> Response:
     """The corrected mask that was saved."""
     return _correction(viewer.item(item_id), ".png", "image/png")
 
 
-@router.get("/items/{item_id}/correction.geojson", response_class=Response)
+@router.get("/items/{item_id}/correction.geojson", response_class=Response, responses=_GEOJSON)
 def correction_regions(viewer: Served, item_id: str) -> Response:
     """The regions of the corrected mask that was saved."""
-    return _correction(viewer.item(item_id), ".geojson", "application/geo+json")
+    return _correction(viewer.item(item_id), ".geojson", GEOJSON)
 
 
-@router.put("/items/{item_id}/correction", openapi_extra={"requestBody": {"content": {"image/png": {}}}})
+@router.delete("/items/{item_id}", status_code=204, responses=refusals(403, 404, 409, 422))
+def delete_upload(viewer: Served, item_id: str) -> None:
+    """Delete an image that was sent to the viewer; the user's own images and slides are never deleted."""
+    item = viewer.item(item_id)
+    if item.kind != "upload":
+        raise HTTPException(409, "only images that were added to the viewer can be deleted")
+    viewer.uploads.discard(item)
+    viewer.forget(item)
+
+
+@router.put("/items/{item_id}/correction", openapi_extra=_PNG_BODY, responses=refusals(400, 403, 404, 408, 413, 422))
 async def save(viewer: Served, request: Request, item_id: str, run: str = "") -> Saved:
     """Save a corrected mask (a PNG; non-zero pixels are foreground) beside the image, also as GeoJSON."""
     item = viewer.item(item_id)
@@ -105,7 +131,8 @@ async def save(viewer: Served, request: Request, item_id: str, run: str = "") ->
 
         def decode_and_save() -> list[str]:
             drawn = viewer.uploads.decode(path, "mask")[..., 0] > 0
-            files = save_correction(item, geometry, drawn, style)
+            with named(item):
+                files = save_correction(item, geometry, drawn, style)
             viewer.library.mark_corrected(item)
             return files
 

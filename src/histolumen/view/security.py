@@ -1,31 +1,22 @@
-"""Who may talk to the viewer: token, host name, origin; and the headers of every response."""
+"""Who may talk to the viewer: token, host name, origin."""
 
 import hmac
-from collections.abc import Awaitable, Callable
+import math
+import time
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs, urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from histolumen.view.rates import BucketPerClient, scope_client
 from histolumen.view.settings import ViewSettings, is_loopback
 
 COOKIE = "histolumen-token"
-_OPENSEADRAGON_STYLE = "'sha256-9xTiqzfwFaL2SGb1rmr8gysEwVVjIvqWAgmZgqFqpEE='"  # the one style element that it adds
-_POLICY = (
-    f"default-src 'none'; script-src 'self'; style-src 'self' {_OPENSEADRAGON_STYLE}; "
-    "img-src 'self' blob: data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-_HEADERS = {
-    "Content-Security-Policy": _POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
 _OPEN = "/healthz"  # needs no token: it tells nothing
+_READING = {"GET", "HEAD"}
+_ATTEMPTS_PER_SECOND = 0.1
 
 
 class Guard:
@@ -38,55 +29,62 @@ class Guard:
 
     def __init__(self, app: ASGIApp, settings: ViewSettings):
         self.app, self._settings = app, settings
+        self._attempts = BucketPerClient(_ATTEMPTS_PER_SECOND, settings.limits.wrong_tokens)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a refused request; pass any other on."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        response = self._refusal(scope)
-        if response is not None:
-            await response(scope, receive, _with_headers(send))
-            return
-        await self.app(scope, receive, _with_headers(send))
+        response = self._refusal(scope) if scope["type"] == "http" else None
+        await (self.app if response is None else response)(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self._settings.token and not is_loopback(_hostname(host)):
-            return PlainTextResponse("open the viewer by the address that it printed", 421)
-        origin = headers.get("origin")
-        if scope["method"] not in {"GET", "HEAD"} and origin is not None and urlsplit(origin).netloc != host:
-            return PlainTextResponse("requests from other sites are refused", 403)
+            return _problem(421, "open the viewer by the address that it printed")
+        if scope["method"] not in _READING and _is_foreign(headers, host):
+            return _problem(403, "requests from other sites are refused")
         if not self._settings.token or scope["path"] == _OPEN:
             return None
+        return self._check_token(scope, headers)
+
+    def _check_token(self, scope: Scope, headers: Headers) -> Response | None:
         query = parse_qs(scope["query_string"].decode("latin-1"))
-        if scope["method"] == "GET" and scope["path"] == "/" and self._matches(query.get("token", [""])[0]):
+        entering = scope["method"] == "GET" and scope["path"] == "/" and "token" in query
+        given = [query["token"][0]] if entering else [token for token in (_bearer(headers), _cookie(headers)) if token]
+        attempts, now = self._attempts.of(scope_client(scope), time.monotonic()), time.monotonic()
+        if given and (seconds := attempts.missing_seconds(now)):
+            return _problem(429, "too many wrong tokens from this address", {"Retry-After": str(math.ceil(seconds))})
+        if any(self._matches(token) for token in given):
+            if not entering:
+                return None
             redirect = RedirectResponse("/", 303)
             redirect.set_cookie(COOKIE, self._settings.token, httponly=True, samesite="strict")
             return redirect
-        if self._matches(_bearer(headers)) or self._matches(_cookie(headers)):
-            return None
-        return PlainTextResponse(
-            "this viewer needs a token: open the address that it printed, or send Authorization: Bearer TOKEN",
-            401,
-            {"WWW-Authenticate": "Bearer"},
-        )
+        if given:
+            attempts.take(now)
+        advice = "this viewer needs a token: open the address that it printed, or send Authorization: Bearer TOKEN"
+        return _problem(401, advice, {"WWW-Authenticate": "Bearer"})
 
     def _matches(self, given: str) -> bool:
+        """In a time that does not depend on where the two differ."""
         return hmac.compare_digest(given.encode("utf-8", "replace"), self._settings.token.encode())
 
 
-def _with_headers(send: Send) -> Callable[[Message], Awaitable[None]]:
-    async def send_with_headers(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
-            for name, value in _HEADERS.items():
-                headers[name] = value
-            headers.setdefault("Cache-Control", "no-store")
-        await send(message)
+def _problem(status: int, detail: str, headers: dict[str, str] | None = None) -> Response:
+    return JSONResponse({"detail": detail}, status, headers)
 
-    return send_with_headers
+
+def _is_foreign(headers: Headers, host: str) -> bool:
+    """Whether a page of another site sent the request; programs send none of these headers."""
+    if headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
+        return True
+    origin = headers.get("origin")
+    if origin is None:
+        return False
+    try:
+        return urlsplit(origin).netloc != host
+    except ValueError:
+        return True
 
 
 def _hostname(host: str) -> str:

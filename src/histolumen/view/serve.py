@@ -7,11 +7,19 @@ import webbrowser
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from histolumen.errors import ConfigError
 from histolumen.extras import require
 from histolumen.view.items import MANIFEST, Library, find_items
+from histolumen.view.logs import configure_logs
 from histolumen.view.settings import ViewSettings
+
+if TYPE_CHECKING:
+    import uvicorn
+    from fastapi import FastAPI
+
+_SHUTDOWN_SECONDS = 5  # for responses that are being computed; then they are cancelled
 
 
 def serve(
@@ -61,9 +69,29 @@ def serve(
     say(f"open {address}    (Ctrl-C ends the viewer)")
     if browser:
         threading.Timer(0.5, webbrowser.open, [address]).start()
-    config = uvicorn.Config(create_app(settings, library, loaded), log_level="warning", server_header=False)
+    configure_logs(verbose=settings.verbose)
+    config = server_config(create_app(settings, library, loaded), settings)
     with suppress(KeyboardInterrupt):  # the server has closed everything when it passes Ctrl-C on
         uvicorn.Server(config).run(sockets=[listener])
+
+
+def server_config(app: "FastAPI", settings: ViewSettings) -> "uvicorn.Config":
+    """The server with its limits; it logs through the process's own log."""
+    import uvicorn  # noqa: PLC0415 - an extra
+
+    from histolumen.view.connection import bounded_protocol  # noqa: PLC0415 - needs the extra
+
+    return uvicorn.Config(
+        app,
+        port=settings.port,
+        http=bounded_protocol(settings.limits),
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=settings.verbose,
+        server_header=False,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+    )
 
 
 def _listen(settings: ViewSettings) -> socket.socket:

@@ -17,6 +17,8 @@ from histolumen.view.tiles import Geometry, Tiles
 from histolumen.view.uploads import Uploads
 
 KEEP_AN_HOUR = {"Cache-Control": "private, max-age=3600"}
+GEOJSON = "application/geo+json"
+BINARY = {"type": "string", "format": "binary"}
 _THUMBNAIL_BYTES = 32_000_000
 _JPEG: dict[str, Any] = {"format": "JPEG", "quality": 90, "subsampling": 0}
 
@@ -61,10 +63,21 @@ class Viewer:
         stated = {run.model.config.images.mpp for run in self.predictor.runs.values()} - {None}
         return Geometry(found.width, found.height, stated.pop() if len(stated) == 1 else None)
 
+    def forget(self, item: Item) -> None:
+        """Release what was computed from an upload that has been deleted."""
+        self.predictor.forget(item)
+        self.thumbnails.remove(item.id)
+
 
 def viewer_of(request: Request) -> Viewer:
     """The viewer that serves a request."""
     return request.app.state.viewer
+
+
+def content(kind: str) -> dict[int | str, dict[str, Any]]:
+    """The type of a route's response, for the API's description."""
+    schema = {"type": "object", "required": ["type", "features"]} if kind == GEOJSON else BINARY
+    return {200: {"content": {kind: {"schema": schema}}}}
 
 
 def jpeg(pixels: np.ndarray) -> bytes:

@@ -1,5 +1,7 @@
 """One thread that runs the network: a bounded queue of requests, and background work while it is empty."""
 
+import asyncio
+import logging
 import math
 import threading
 import time
@@ -13,6 +15,8 @@ from histolumen.progress import Progress
 
 T = TypeVar("T")
 _SMOOTHING = 0.2  # weight of the newest duration in the running mean
+_LONGEST_RETRY = 60  # seconds: a slide in between says nothing about the next image
+_log = logging.getLogger(__name__)
 
 
 class QueueFullError(Exception):
@@ -24,11 +28,17 @@ class QueueFullError(Exception):
 
 
 class Job(Progress):
-    """A unit of work for the network; receives the progress of the function that it runs."""
+    """A unit of work for the network; receives the progress of the function that it runs.
 
-    def __init__(self, work: Callable[["Job"], Any]):
-        self._work = work
+    Args:
+        work: computes the result.
+        owner: the client that waits for it; empty: none in particular.
+    """
+
+    def __init__(self, work: Callable[["Job"], Any], owner: str = ""):
+        self._work, self.owner = work, owner
         self.future: Future[Any] = Future()
+        self._awaited: asyncio.Future[Any] | None = None
         self.activity = "waiting"
         self.done, self.total = 0, 0
 
@@ -37,6 +47,18 @@ class Job(Progress):
         for item in items:
             yield item
             self.done += 1
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait until the job is done or the time is over; returns whether it is done.
+
+        All waiting requests share one asyncio future: one per request would be kept until the job ends, which for a
+        slide that many clients ask for every second is memory without limit.
+        """
+        if self._awaited is None:
+            self._awaited = asyncio.wrap_future(self.future)
+            self._awaited.add_done_callback(lambda done: done.cancelled() or done.exception())  # not "never retrieved"
+        await asyncio.wait([self._awaited], timeout=seconds)
+        return self.future.done()
 
     def run(self) -> None:
         """Run the work and store its result or its error."""
@@ -53,7 +75,7 @@ class Worker:
     """Runs jobs one by one in a thread of its own.
 
     Args:
-        limit: number of jobs that may wait.
+        limit: number of jobs that may wait; of one owner, half as many.
         idle: does one piece of background work and returns whether there is more; called while no job waits.
     """
 
@@ -70,11 +92,11 @@ class Worker:
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish the current job, cancel the others."""
+        """Finish the current job, refuse the others."""
         with self._changed:
             self._stopped = True
             while self._jobs:
-                self._jobs.popleft().future.cancel()
+                self._jobs.popleft().future.set_exception(QueueFullError(1))
             self._changed.notify_all()
         with suppress(RuntimeError):  # never started
             self._thread.join(timeout=5)
@@ -84,19 +106,27 @@ class Worker:
         """Number of jobs that wait."""
         return len(self._jobs)
 
-    def check_room(self) -> None:
-        """Raise `QueueFullError` if a job would be refused now; called before a request body is read."""
-        if len(self._jobs) >= self._limit:
-            raise QueueFullError(max(1, math.ceil(self._seconds * len(self._jobs))))
-
-    def submit(self, work: Callable[[Job], Any]) -> Job:
-        """Queue `work`, or raise `QueueFullError`."""
-        job = Job(work)
+    def check_room(self, owner: str = "") -> None:
+        """Raise `QueueFullError` if a job of `owner` would be refused now; called before a request body is read."""
         with self._changed:
-            self.check_room()
+            of_owner = sum(job.owner == owner for job in self._jobs) if owner else 0
+            if self._stopped or len(self._jobs) >= self._limit or of_owner >= math.ceil(self._limit / 2):
+                raise QueueFullError(min(_LONGEST_RETRY, max(1, math.ceil(self._seconds * len(self._jobs)))))
+
+    def submit(self, work: Callable[[Job], Any], owner: str = "") -> Job:
+        """Queue `work` of a client, or raise `QueueFullError`."""
+        job = Job(work, owner)
+        with self._changed:
+            self.check_room(owner)
             self._jobs.append(job)
             self._changed.notify_all()
         return job
+
+    def withdraw(self, job: Job) -> None:
+        """Take a job that nobody waits for any more out of the queue; one that runs already is finished."""
+        with self._changed, suppress(ValueError):
+            self._jobs.remove(job)
+        job.future.cancel()
 
     def position(self, job: Job) -> int:
         """Number of jobs before this one; 0 if it runs or is done."""
@@ -119,9 +149,16 @@ class Worker:
                     return
                 job = self._jobs.popleft() if self._jobs else None
             if job is None:
-                more = self._idle()
+                more = self._background()
                 continue
             if job.future.set_running_or_notify_cancel():
                 started = time.perf_counter()
                 job.run()
                 self._seconds += _SMOOTHING * (time.perf_counter() - started - self._seconds)
+
+    def _background(self) -> bool:
+        try:
+            return self._idle()
+        except Exception:  # noqa: BLE001 - the thread goes on: requests still need it
+            _log.exception("background work failed")
+            return False

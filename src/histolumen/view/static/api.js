@@ -29,10 +29,11 @@ export const predictionUrl = (id, run, file) => `/api/items/${id}/predictions/${
 export const itemUrl = (id, file) => `/api/items/${id}/${file}`;
 
 // Predict an item; `onProgress` receives the state while it waits or runs. A full queue is asked again.
-export async function predictItem(id, run, onProgress, signal) {
-  for (;;) {
-    const response = await fetch(`/api/items/${id}/predictions/${run}`, { method: "POST", signal });
-    if (response.status === 503) {
+// `again` repeats a prediction that failed.
+export async function predictItem(id, run, onProgress, signal, again = false) {
+  for (let first = again; ; first = false) {
+    const response = await fetch(`/api/items/${id}/predictions/${run}${first ? "?retry=true" : ""}`, { method: "POST", signal });
+    if ([429, 503].includes(response.status)) {
       onProgress({ state: "waiting", activity: "the queue is full", before: 0, done: 0, total: 0 });
       await pause(1000 * Number(response.headers.get("Retry-After") ?? 1));
       continue;

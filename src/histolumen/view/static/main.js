@@ -62,7 +62,7 @@ async function open(id) {
 }
 
 // Load the predictions that are shown, and the truth. Slides are predicted only on request.
-async function predict(asked = false) {
+async function predict(asked = false, again = false) {
   const { detail, run, compare } = state;
   const { signal } = loading;
   const ready = detail.predictions[run] || detail.kind !== "slide" || asked;
@@ -70,7 +70,7 @@ async function predict(asked = false) {
   if (detail.has_truth) loadTruth(detail, signal).then(() => stage.redraw(), () => {});
   if (run === null || !ready) return update({ prediction: null });
   try {
-    await loadPrediction(detail.id, run, (progress) => state.detail === detail && showAnswer({ progress }), signal);
+    await loadPrediction(detail.id, run, (progress) => state.detail === detail && showAnswer({ progress }), signal, again);
     if (state.detail?.id !== detail.id) return;
     showAnswer();
     update({ prediction: run });
@@ -105,7 +105,7 @@ byId("next").addEventListener("click", () => open(neighbour(1)));
 byId("zoom-in").addEventListener("click", () => stage.zoomBy(1.4));
 byId("zoom-out").addEventListener("click", () => stage.zoomBy(1 / 1.4));
 byId("zoom-home").addEventListener("click", () => stage.home());
-byId("answer").addEventListener("click", (event) => event.target.id === "predict-slide" && predict(true));
+byId("answer").addEventListener("click", ({ target: { id } }) => id === "predict-slide" ? predict(true) : id === "predict-again" && predict(true, true));
 onChange(["layers"], () => {
   showLegend();
   stage.setSplit(state.layers.plus && state.layers.minus ? ["X+ foreground", "X− background"] : []);

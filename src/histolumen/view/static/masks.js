@@ -40,10 +40,10 @@ function remember(key, value) {
 }
 
 // The prediction of an item by a run: { result, drawn }.
-export async function loadPrediction(id, run, onProgress, signal) {
+export async function loadPrediction(id, run, onProgress, signal, again) {
   const key = `${id} ${run}`;
   if (!kept.has(key)) {
-    const result = await predictItem(id, run, onProgress, signal);
+    const result = await predictItem(id, run, onProgress, signal, again);
     const mask = await getMask(predictionUrl(id, run, "soft_mask.png"), signal);
     remember(key, { result, drawn: new DrawnMask(mask, runOf(run).mean_colour) });
   }

@@ -35,7 +35,7 @@ export function showAnswer({ progress, problem } = {}) {
   const run = runOf(state.run);
   const found = run && predictionOf(state.run)?.result;
   card.setAttribute("aria-busy", String(Boolean(progress)));
-  if (problem) heading.push(element("p", { className: "problem" }, `⚠ ${problem}`));
+  if (problem) heading.push(element("p", { className: "problem" }, `⚠ ${problem}`), element("button", { type: "button", id: "predict-again" }, "Try again"));
   else if (!run) heading.push(element("p", { className: "quiet" }, "No model is loaded. Start with a run: histolumen view RUN"));
   else if (progress) heading.push(waiting(progress));
   else if (!found && detail.kind === "slide") heading.push(element("button", { type: "button", id: "predict-slide", className: "primary" }, "Predict this slide"));
