@@ -37,6 +37,7 @@ SLOW = {  # files whose tests start processes or train many networks; `make test
     "test_runner.py",
     "test_sample.py",
     "test_serve.py",
+    "test_survival.py",
     "test_train.py",
     "test_vision.py",
 }

@@ -138,6 +138,7 @@ def camelyon16(
     """
     import os
 
+    from histolumen.atomic import remove_abandoned
     from histolumen.console import ConsoleProgress
     from histolumen.data.sources.camelyon16.published import PublishedPlan, cut_published
     from histolumen.data.sources.camelyon16.sample import SamplingPlan, sample_camelyon16
@@ -159,6 +160,7 @@ def camelyon16(
     chosen = {**given[patches], "workers": workers or os.cpu_count() or 1}
     folders = (slides, annotations or slides, out)
     with exclusive(out):
+        remove_abandoned(out, below=True)
         if patches == "published":
             result = cut_published(*folders, from_options(PublishedPlan, **chosen), dry_run, ConsoleProgress())
         else:

@@ -21,6 +21,7 @@ FORMAT = 1
 _WEIGHTS, _CARD, _STATE = "model.safetensors", "model.json", "state.pt"
 _STATE_KEYS = {"optimizer", "random", "epochs", "best_epoch", "best_score"}
 _MAX_MPP = 100
+_MOST_READS = 100  # of a model that is being replaced
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def save_model(folder: Path, method: Method, card: ModelCard, state: dict[str, A
 
 def load_model(folder: Path) -> tuple[Method, ModelCard]:
     """Load a saved model in evaluation mode."""
-    content = _read_card(folder)
+    content, weights = _read_checked(folder)
     card = _parse_card(content, folder)
     try:
         method = build_method(
@@ -81,13 +82,42 @@ def load_model(folder: Path) -> tuple[Method, ModelCard]:
     except (RuntimeError, MemoryError, ValueError, TypeError, OverflowError) as error:  # sizes that no network has
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise RunError(f"{folder / _CARD}: describes a model that cannot be built ({reason})") from error
-    load_weights(method, folder)
+    _fill(method, weights, folder)
     return method.eval(), card
 
 
 def load_weights(method: Method, folder: Path) -> None:
     """Load the weights in `folder` into `method` after checking their SHA-256 against the card."""
-    expected = _read_card(folder)["sha256"]
+    _fill(method, _read_checked(folder)[1], folder)
+
+
+def _read_checked(folder: Path) -> tuple[dict[str, Any], bytes]:
+    """Card and weights that belong together, also while a training run replaces the folder by its next version."""
+    for _ in range(_MOST_READS):
+        before = _version(folder)
+        try:
+            content = _read_card(folder)
+            weights = _read_weights(folder, content["sha256"])
+        except RunError:
+            if _version(folder) == before:
+                raise
+        else:
+            if _version(folder) == before:
+                return content, weights
+        finish_swap(folder)
+    raise RunError(f"{folder}: is replaced again and again while it is read; wait until the training has ended")
+
+
+def _version(folder: Path) -> tuple[int, int] | None:
+    """Tells a folder from the one that replaces it."""
+    try:
+        status = folder.stat()
+    except OSError:
+        return None  # between two renames
+    return status.st_ino, status.st_mtime_ns
+
+
+def _read_weights(folder: Path, expected: str) -> bytes:
     path = folder / _WEIGHTS
     try:
         data = path.read_bytes()
@@ -95,9 +125,14 @@ def load_weights(method: Method, folder: Path) -> None:
         raise RunError(f"{path}: cannot be read ({error.strerror}); copy the whole folder again") from error
     if hashlib.sha256(data).hexdigest() != expected:
         raise RunError(f"{path}: does not match the SHA-256 in {_CARD} (damaged or replaced); copy the folder again")
+    return data
+
+
+def _fill(method: Method, weights: bytes, folder: Path) -> None:
     try:
-        method.load_state_dict(safetensors.torch.load(data))
+        method.load_state_dict(safetensors.torch.load(weights))
     except (SafetensorError, RuntimeError) as error:
+        path = folder / _WEIGHTS
         raise RunError(f"{path}: does not fit the model that {_CARD} describes; was the recipe edited?") from error
 
 

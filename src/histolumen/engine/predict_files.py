@@ -1,6 +1,5 @@
 """Prediction of image files into a folder: masks, overlays and one table."""
 
-import errno
 import os
 import time
 from collections.abc import Sequence
@@ -8,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from histolumen.atomic import short_name
+from histolumen.atomic import remove_abandoned, short_name
 from histolumen.data.image import IMAGE_SUFFIXES
 from histolumen.data.search import search_images
 from histolumen.data.sources.folder import is_mask
@@ -21,8 +20,8 @@ from histolumen.locking import exclusive
 from histolumen.progress import SILENT, Progress
 
 _MAX_NAME_BYTES = 200  # of the name of an output file; disks allow 255 with suffix
+_FOLDERS = ("soft_masks", "masks", "overlays", "geojson")
 _SAVE_EVERY = 10.0  # seconds between two writes of the table, so that a killed call loses little
-_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}  # a disk that refuses every further file too
 
 
 @dataclass(frozen=True)
@@ -87,6 +86,9 @@ def predict_files(
     if geojson:
         require("slides", "contourpy", "shapely")
     with exclusive(out):
+        for folder in _FOLDERS:
+            remove_abandoned(out / folder, below=True)
+        remove_abandoned(out)
         return _predict_files(model, inputs, Ledger(out, {"model": model.identity}), geojson, progress)
 
 
@@ -123,8 +125,7 @@ def _predict_files(model: Model, inputs: Sequence[Input], ledger: Ledger, geojso
 
 def _concerns_all(error: Exception) -> bool:
     """Whether every further image would fail for the same reason."""
-    no_space = isinstance(error, DiskError) and getattr(error.__cause__, "errno", None) in _NO_SPACE
-    return no_space or isinstance(error, ConfigError)
+    return isinstance(error, ConfigError) or (isinstance(error, DiskError) and error.whole_disk)
 
 
 def _message(error: Exception, path: Path) -> str:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils.tensorboard import SummaryWriter
 
 from histolumen.atomic import os_errors_as_disk_error
 from histolumen.engine.checkpoint import write_text
+from histolumen.engine.event_file import EventFile
 
 _PACKAGES = (
     "histolumen",
@@ -32,7 +32,7 @@ class RunLog:
     def __init__(self, folder: Path, done_epochs: int):
         self.path = folder / "metrics.jsonl"
         write_text(self.path, "".join(json.dumps(line) + "\n" for line in read_metrics(folder)[:done_epochs]))
-        self.board = SummaryWriter(str(folder), purge_step=done_epochs + 1)
+        self.board = EventFile(folder, done_epochs + 1)
 
     def write(self, record: dict[str, Any]) -> None:
         """Append one epoch."""
@@ -40,14 +40,12 @@ class RunLog:
             handle.write(json.dumps(record) + "\n")
             handle.flush()
             os.fsync(handle.fileno())
-        for name, value in record.items():
-            for key, scalar in value.items() if isinstance(value, dict) else [("", value)]:
-                self.board.add_scalar(f"{name}/{key}" if key else name, scalar, record["epoch"])
-        self.board.flush()
-
-    def close(self) -> None:
-        """Flush and close the TensorBoard file."""
-        self.board.close()
+        scalars = {
+            f"{name}/{key}" if key else name: scalar
+            for name, value in record.items()
+            for key, scalar in (value.items() if isinstance(value, dict) else [("", value)])
+        }
+        self.board.write(scalars, record["epoch"])
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
