@@ -107,7 +107,7 @@ def _fork(arguments: list[str], interruption: Interruption, note: Path, messages
             sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
             sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr
             os._exit(_interrupted(arguments, interruption, note))
-        except BaseException:
+        except BaseException:  # noqa: BLE001 - as the interpreter does
             traceback.print_exc()
             sys.stderr.flush()
             os._exit(1)  # must not return to pytest
@@ -133,7 +133,7 @@ def _interrupted(arguments: list[str], interruption: Interruption, note: Path) -
         main()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - as the interpreter does
         traceback.print_exc()
         code = 1
     hook.active = False
@@ -175,7 +175,7 @@ class _Hook:
             return False
         if plan.refuse and event == "open" and not arguments[2] & _WRITING:
             return False
-        return os.path.abspath(os.fsdecode(path)).startswith(plan.folders)
+        return os.path.abspath(os.fsdecode(path)).startswith(plan.folders)  # noqa: PTH100 - by name
 
     def _kill(self) -> None:
         time.sleep(self.interruption.delay)

@@ -15,6 +15,7 @@ from histolumen.atomic import finish_swap, new_file, new_folder
 from histolumen.config import RunConfig, parse_run_config
 from histolumen.encoders.backbone import build_backbone
 from histolumen.errors import ConfigError, RunError
+from histolumen.export.files import read_json
 from histolumen.methods.base import Method, build_method
 
 FORMAT = 1
@@ -190,7 +191,7 @@ def write_text(path: Path, text: str) -> None:
 def _read_card(folder: Path) -> dict[str, Any]:
     path = folder / _CARD
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
     except (OSError, ValueError) as error:
         raise RunError(f"{path}: cannot be read; copy the folder again") from error
     version = content.get("format") if isinstance(content, dict) else None

@@ -1,15 +1,15 @@
 """Predictions of an earlier call in the same folder: kept if the same model made them, else the folder is refused."""
 
-import json
 import os
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from histolumen.errors import RunError
-from histolumen.export.files import save_json, save_table
+from histolumen.export.files import read_json, save_json, save_table
 
 _TABLE, _STATE = "predictions.csv", "predictions.json"
+_FILES = ("soft_mask", "mask", "overlay", "geojson")  # columns that name files
 _RESULTS = (_TABLE, _STATE, "masks", "soft_masks", "overlays")  # what a used folder has
 
 
@@ -41,10 +41,10 @@ class Ledger:
 
     def _read(self) -> None:
         try:
-            content = json.loads((self.out / _STATE).read_text(encoding="utf-8"))
+            content = read_json(self.out / _STATE)
             same = {key: content[key] for key in self.made_with} == self.made_with
             pairs = zip(content["sources"], content["images"], strict=True)
-            self._done = {entry["path"]: (Source(**entry), record) for entry, record in pairs} if same else {}
+            self._done = {entry["path"]: _checked(Source(**entry), record) for entry, record in pairs} if same else {}
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             same = False
         if not same:
@@ -95,6 +95,17 @@ class Ledger:
             save_table(records, self.out / _TABLE)
         content = {"images": records, "failures": failures, "sources": [sources[record["image"]] for record in records]}
         save_json({**self.made_with, **content}, self.out / _STATE)
+
+
+def _checked(source: Source, record: dict[str, Any]) -> tuple[Source, dict[str, Any]]:
+    """Refuse what this version never writes; a name that leaves the folder would write anywhere."""
+    numbers, texts = (source.bytes, source.modified_ns), (source.path, source.name, record["image"])
+    if not all(isinstance(text, str) for text in texts) or not all(isinstance(number, int) for number in numbers):
+        raise TypeError("fields of other types")
+    for name in (source.name, *(record[kind] for kind in _FILES if kind in record)):
+        if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
+            raise ValueError(f"{name} lies outside the folder")
+    return source, record
 
 
 def _key(path: Path) -> str:

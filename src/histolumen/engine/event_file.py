@@ -1,6 +1,6 @@
 """Training curves for TensorBoard, written by this process itself.
 
-The writer of torch has a thread of its own: on a full disk it prints a traceback and stops, and the run learns of it one
+The writer of torch has a thread of its own: on a full disk it prints a traceback and stops, and the run learns of it an
 epoch later, or never.
 """
 
@@ -10,8 +10,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog  # pyright: ignore[reportAttributeAccessIssue] - generated
+from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from histolumen.atomic import os_errors_as_disk_error

@@ -12,6 +12,7 @@ import torch
 from histolumen.atomic import os_errors_as_disk_error
 from histolumen.engine.checkpoint import write_text
 from histolumen.engine.event_file import EventFile
+from histolumen.export.files import parse_json
 
 _PACKAGES = (
     "histolumen",
@@ -49,14 +50,17 @@ class RunLog:
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """The records of the finished epochs; an incomplete last line is ignored."""
+    """The records of the finished epochs, up to the first line that is incomplete or damaged."""
     path = folder / "metrics.jsonl"
     records = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+    for line in path.read_bytes().splitlines() if path.exists() else []:
         try:
-            records.append(json.loads(line))
+            record = parse_json(line)
         except ValueError:
             break
+        if not isinstance(record, dict):
+            break
+        records.append(record)
     return records
 
 

@@ -16,7 +16,7 @@ from histolumen.engine.model import Model, load
 from histolumen.engine.slides.predict import SlideSettings, save_slide_prediction
 from histolumen.engine.slides.prediction import OUTPUTS
 from histolumen.errors import ConfigError, DiskError, HistolumenError, SlideError
-from histolumen.export.files import save_json, save_table
+from histolumen.export.files import read_json, save_json, save_table
 from histolumen.locking import exclusive
 from histolumen.progress import SILENT, Progress
 from histolumen.slides.reader import find_slides
@@ -139,9 +139,12 @@ def _done_before(job: SlideJob, made_with: str) -> SlideState | None:
 def read_state(folder: Path) -> SlideState | None:
     """Read the state of the slide in this folder; None if there is none."""
     try:
-        return SlideState(**json.loads((folder / _STATE).read_text(encoding="utf-8")))
+        state = SlideState(**read_json(folder / _STATE))
     except (OSError, ValueError, TypeError):
         return None
+    texts = (state.slide, state.state, state.why, state.made_with)
+    usable = isinstance(state.record, dict) and all(isinstance(text, str) for text in texts)
+    return state if usable else None
 
 
 def save_slides(states: Iterable[SlideState], out: Path) -> None:

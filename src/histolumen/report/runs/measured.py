@@ -11,7 +11,7 @@ from histolumen.engine.evaluate import Binarisation, evaluate
 from histolumen.engine.model import load
 from histolumen.engine.runlog import read_metrics
 from histolumen.errors import DataError, RunError
-from histolumen.export.files import save_json
+from histolumen.export.files import read_json, save_json
 from histolumen.progress import SILENT, Progress
 
 # version of a stored evaluation; 2: shares in [0, 1]; 3: Deep MIL's threshold is 1 / (classes x positions)
@@ -60,18 +60,21 @@ def measure(
         raise DataError(result.failures[0])
     path = _path(run, split, binarise)
     save_json({**result.as_dict(), "measured": _identity(run, manifest, split, binarise)}, path)
-    return json.loads(path.read_text(encoding="utf-8"))
+    return read_json(path)
 
 
 def training_seconds(run: Path) -> float:
     """Total duration of the epochs of a run."""
-    return sum(record["seconds"] for record in read_metrics(run))
+    seconds = [record.get("seconds") for record in read_metrics(run)]
+    return sum(value for value in seconds if isinstance(value, int | float))
 
 
 def _stored_evaluation(run: Path, manifest: Manifest, split: str, binarise: Binarisation) -> dict[str, Any] | None:
     try:
-        content = json.loads(_path(run, split, binarise).read_text(encoding="utf-8"))
+        content = read_json(_path(run, split, binarise))
     except (OSError, ValueError):
+        return None
+    if not isinstance(content, dict):
         return None
     return content if content.get("measured") == _identity(run, manifest, split, binarise) else None
 
