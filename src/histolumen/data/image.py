@@ -12,10 +12,10 @@ from histolumen.data.bit_depth import guessed_bits, is_sixteen_bit_colour, state
 from histolumen.errors import ImageError
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp"})
-FORMATS = ("PNG", "JPEG", "MPO", "BMP", "TIFF", "WEBP")
+FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")  # JPEG includes MPO, a photograph with its preview
 """By content. Pillow knows forty more, some of which start other programs (PostScript) or are hardly tested."""
 _ORIENTATION, _SIDEWAYS = 274, {5, 6, 7, 8}  # header tag, and its values that swap width and height
-_PHOTOMETRIC = 262  # TIFF tag
+_PHOTOMETRIC, _SIDES = 262, (256, 257)  # TIFF tags
 MAX_PIXELS = 500_000_000  # 1.5 GB as RGB; larger images should be read as slides
 _MAX_LEVELS = 32  # pages of a pyramid
 _ASPECT_TOLERANCE = 0.05  # of the levels of a pyramid, whose sides are rounded
@@ -119,7 +119,11 @@ def image_size(path: Path) -> tuple[int, int]:
             sideways = image.getexif().get(_ORIENTATION) in _SIDEWAYS
         except Exception:  # noqa: BLE001 - as in `_upright`
             sideways = False
-        return (image.height, image.width) if sideways else image.size
+        # of a TIFF, some versions of Pillow return the upright size already
+        width, height = (
+            getattr(image, "tag_v2", {}).get(tag, side) for tag, side in zip(_SIDES, image.size, strict=True)
+        )
+        return (height, width) if sideways else (width, height)
 
 
 def _open(path: Path, max_pixels: int | None = None) -> Image.Image:
