@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Two test processes with one torch thread each use two cores best.
 JOBS ?= 2
 
-.PHONY: demo view test test-quick setup lint benchmark clean
+.PHONY: demo view test test-quick setup lint benchmark soak-kills fuzz clean
 
 demo: $(STAMP)
 	rm -rf demo-output
@@ -33,6 +33,16 @@ lint: $(STAMP)
 
 benchmark: $(STAMP)
 	$(BIN)/python benchmarks/training_step.py
+
+# Kills commands at random moments, and lets the disk refuse; about half an hour. `make test` has a short form.
+KILLS ?= train=50 train-proposals=5 predict=10 camelyon16=10 slide=8 benchmark=8 study=4
+soak-kills: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/survival/soak.py $(KILLS)
+
+# Feeds damaged files to everything that reads files; a few minutes. `make test` has a short form.
+FUZZ_INPUTS ?= 10000
+fuzz: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzzing/fuzz.py --count $(FUZZ_INPUTS)
 
 setup: $(STAMP)
 

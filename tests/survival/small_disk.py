@@ -29,8 +29,8 @@ def main() -> None:
         inputs.mkdir()
         disk.mkdir()
         in_a_fork(lambda: scenario.make(inputs))
-        assert run(scenario.command(inputs, Path(root) / "unbroken"), Interruption(())).code == 0
-        size = sum(path.stat().st_size for path in (Path(root) / "unbroken").rglob("*") if path.is_file())
+        assert run(scenario.command(inputs, Path(root) / "memory" / "run"), Interruption(())).code == 0
+        size = sum(path.stat().st_size for path in (Path(root) / "memory" / "run").rglob("*") if path.is_file())
         mount("-t", "tmpfs", "-o", f"size={size // 1024}k", "tmpfs", str(disk))  # no room for two versions of last/
         out, known = disk / "run", set[Path]()
         try:
@@ -47,7 +47,7 @@ def main() -> None:
                 assert "Traceback" not in ended.messages, ended.messages
                 if code == 0:
                     read_everything(out, known)
-                    assert outcome(out) == outcome(Path(root) / "unbroken")
+                    assert outcome(out) == outcome(Path(root) / "memory" / "run")
                 elif (out / "last").exists():
                     read_everything(out, known) if name != "read-only" else None
         finally:
