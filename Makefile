@@ -9,7 +9,7 @@ JOBS ?= 2
 # Length of the viewer's soak; an hour is `make soak-view SECONDS=3600`.
 SECONDS ?= 120
 
-.PHONY: demo view test test-quick test-install setup lint benchmark soak-view audit licences sbom clean
+.PHONY: demo view test test-quick test-install setup lint benchmark soak-kills fuzz soak-view audit licences sbom clean
 
 demo: $(STAMP)
 	rm -rf demo-output
@@ -58,6 +58,16 @@ licences: $(STAMP)
 # The bill of materials as CycloneDX JSON.
 sbom: $(STAMP)
 	$(BIN)/python scripts/sbom.py sbom.json
+
+# Kills commands at random moments, and lets the disk refuse; about half an hour. `make test` has a short form.
+KILLS ?= train=50 train-proposals=5 predict=10 camelyon16=10 slide=8 benchmark=8 study=4
+soak-kills: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/survival/soak.py $(KILLS)
+
+# Feeds damaged files to everything that reads files; a few minutes. `make test` has a short form.
+FUZZ_INPUTS ?= 10000
+fuzz: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzzing/fuzz.py --count $(FUZZ_INPUTS)
 
 setup: $(STAMP)
 

@@ -42,6 +42,7 @@ SLOW = {  # files whose tests start processes or train many networks; `make test
     "test_openapi.py",
     "test_serve.py",
     "test_soak.py",
+    "test_survival.py",
     "test_train.py",
     "test_vision.py",
 }

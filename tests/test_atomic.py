@@ -4,11 +4,12 @@ import errno
 import os
 import subprocess
 import sys
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
 import pytest
 
-from histolumen.atomic import finish_swap, new_file, new_folder
+from histolumen.atomic import finish_swap, new_file, new_folder, remove_abandoned
 from histolumen.errors import DiskError
 
 
@@ -323,3 +324,36 @@ def test_a_disk_without_space_is_explained_and_the_old_file_kept(tmp_path):
     assert f"{path}: cannot be written" in result.stdout, result.stderr
     assert path.read_text() == "old"
     assert names(tmp_path) == {"x"}
+
+
+def test_temporary_files_of_killed_processes_are_removed_and_nothing_else(tmp_path):
+    (tmp_path / "masks").mkdir()
+    for name in (".x.png.0123456789ab.tmp", "masks/.y.png.ba9876543210.tmp"):
+        (tmp_path / name).touch()
+    kept = {".x.tmp", "x.0123456789ab.tmp", ".lock", "x.png", "masks"}
+    for name in kept - {"masks"}:
+        (tmp_path / name).touch()
+    remove_abandoned(tmp_path)
+    assert names(tmp_path) == kept
+    assert names(tmp_path / "masks") == {".y.png.ba9876543210.tmp"}
+    remove_abandoned(tmp_path, below=True)
+    assert names(tmp_path / "masks") == set()
+    remove_abandoned(tmp_path / "none")
+
+
+def test_names_of_new_files_are_those_that_are_removed_later(tmp_path):
+    with pytest.raises(RuntimeError), new_file(tmp_path / "x.png") as temporary:
+        temporary.touch()
+        remove_abandoned(tmp_path)
+        assert not temporary.exists()
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("number", "whole"), [(errno.ENOSPC, True), (errno.EROFS, True), (errno.EACCES, False), (errno.EEXIST, False)]
+)
+def test_a_full_disk_concerns_every_further_file_also_in_another_process(tmp_path, number, whole):
+    with pytest.raises(DiskError) as raised, new_file(tmp_path / "x"):
+        raise OSError(number, os.strerror(number))
+    received = ForkingPickler.loads(ForkingPickler.dumps(raised.value))
+    assert (received.whole_disk, str(received)) == (whole, str(raised.value))

@@ -4,6 +4,7 @@ import errno
 import glob
 import hashlib
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 from histolumen.errors import DiskError
 
 _MAX_NAME_BYTES = 200  # of the part of a temporary name that repeats the final one; disks allow 255 in all
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}\.tmp")  # names given by `new_file`
 _ADVICE = {
     errno.ENOSPC: "the disk is full; free some space or write elsewhere",
     errno.EDQUOT: "the disk is full; free some space or write elsewhere",
@@ -24,6 +26,7 @@ _ADVICE = {
     errno.ENOTDIR: "a file stands where a folder is needed; choose another name",
     errno.EEXIST: "a file stands where a folder is needed; choose another name",
 }
+_WHOLE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 _REFUSALS = frozenset(
     {
         *(errno.ENOENT, errno.EINVAL, errno.EIO, errno.ENODEV, errno.ENXIO, errno.EFBIG, errno.ELOOP, errno.ESTALE),
@@ -52,6 +55,19 @@ def new_file(path: Path) -> Iterator[Path]:
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def remove_abandoned(folder: Path, *, below: bool = False) -> None:
+    """Remove the temporary files of killed processes; only for the process that holds the lock of `folder`.
+
+    Args:
+        folder: the folder to tidy.
+        below: whether to tidy its subfolders too.
+    """
+    for path in folder.rglob(".*.tmp") if below else folder.glob(".*.tmp"):
+        if _TEMPORARY.fullmatch(path.name):
+            with suppress(OSError):  # of no importance: the names are hidden, and no reader looks at them
+                path.unlink()
 
 
 def refuse_replacing(path: Path, overwrite: bool) -> None:
@@ -129,4 +145,6 @@ def os_errors_as_disk_error(path: Path) -> Iterator[None]:
             advice = f"cannot be written ({error.strerror}); choose a folder on an ordinary disk"
         else:
             raise
-        raise DiskError(f"{path}: {advice}. Existing files are unchanged.") from error
+        explained = DiskError(f"{path}: {advice}. Existing files are unchanged.")
+        explained.whole_disk = error.errno in _WHOLE_DISK  # an attribute, not the cause, survives pickling
+        raise explained from error

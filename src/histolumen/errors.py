@@ -39,6 +39,9 @@ class RunError(HistolumenError):
 class DiskError(HistolumenError):
     """A file could not be written; the existing one is unchanged."""
 
+    whole_disk = False
+    """Whether every further file would be refused too (a full or read-only disk): a batch stops."""
+
 
 class LockedError(HistolumenError):
     """Another process is writing to the same folder."""

@@ -74,7 +74,7 @@ def _describe(holder: Path) -> str:
     try:
         content = json.loads(holder.read_text(encoding="utf-8"))
         return f"{content['host']}, process {content['process']}, since {content['since']}"
-    except (OSError, ValueError, KeyError, TypeError):  # not written yet, or removed at this moment
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # not written yet, or removed at this moment
         return "which has just started or is about to end"
 
 

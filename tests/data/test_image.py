@@ -160,7 +160,7 @@ def frames(*sizes: tuple[int, int]) -> list[Image.Image]:
     return [Image.fromarray(rng.integers(0, 255, (*size, 3), np.uint8)) for size in sizes]
 
 
-@pytest.mark.parametrize("name", ["x.tif", "x.png", "x.webp", "x.gif"])
+@pytest.mark.parametrize("name", ["x.tif", "x.png", "x.webp"])
 def test_a_file_with_several_images_is_refused(save, name):
     first, *others = frames((32, 48), (32, 48), (32, 48))
     path = save(first, name, save_all=True, append_images=others)
@@ -357,3 +357,14 @@ def test_a_bilevel_tiff_mask_keeps_its_stored_values(tmp_path):
     raw = np.frombuffer((tmp_path / "m.tif").read_bytes(), np.uint8)
     assert np.packbits(truth[1])[0] in raw  # the stored bits are those of the mask
     assert np.array_equal(read_mask(tmp_path / "m.tif", (4, 8)), truth)
+
+
+@pytest.mark.parametrize("form", ["TIFF", "JPEG", "PNG"])
+@pytest.mark.parametrize("orientation", [1, 3, 6, 8])
+def test_the_size_in_the_header_is_that_of_the_upright_image_in_every_format(tmp_path, form, orientation):
+    """Found by the fuzzer: the sides of a TIFF that lies on its side were swapped twice."""
+    exif = Image.Exif()
+    exif[274] = orientation
+    Image.new("RGB", (40, 32), (200, 100, 150)).save(tmp_path / "x", form, exif=exif)
+    height, width, _ = read_image(tmp_path / "x").shape
+    assert image_size(tmp_path / "x") == (width, height) == ((32, 40) if orientation > 4 else (40, 32))

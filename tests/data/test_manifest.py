@@ -49,13 +49,15 @@ def test_a_manifest_beside_its_images_has_no_root_column(tmp_path):
 
 NAMES = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1).map(str.strip).filter(bool)
 
+PATHS = NAMES.filter(lambda text: not text.startswith("/") and not os.path.normpath(text).startswith("."))
+
 LABELS = NAMES.filter(lambda text: not any(unicodedata.category(character) == "Cf" for character in text))
 
 
 @settings(deadline=None)  # the time to flush to disk varies
 @given(
     rows=st.lists(
-        st.builds(Row, NAMES, LABELS, st.sampled_from(SPLITS), NAMES | st.just(""), NAMES | st.just("")),
+        st.builds(Row, PATHS, LABELS, st.sampled_from(SPLITS), PATHS | st.just(""), NAMES | st.just("")),
         min_size=1,
         unique_by=lambda row: row.image,
     )

@@ -4,6 +4,7 @@ import hashlib
 import json
 import pickle
 import shutil
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -288,3 +289,33 @@ def test_an_earlier_run_of_erase_predicts_as_it_did_and_is_not_continued_with_on
     check_folder(run, config, tiny_manifest, resume=True)
     with pytest.raises(RunError, match=r"method\.test_rounds = 3, not 1"):
         check_folder(run, load_config("glas-erase", [*SMALL, "train.epochs=1"]), tiny_manifest, resume=True)
+
+
+def test_a_model_is_readable_at_every_moment_while_it_is_replaced(tmp_path, tiny_run):
+    """A reader that opens the card of one version and the weights of the next must try again."""
+    versions = []
+    for number in (1, 2):
+        method, card = load_model(tiny_run / "best")
+        for parameter in method.parameters():
+            parameter.data.fill_(number)
+        versions.append((method, replace(card, epoch=number)))
+    save_model(tmp_path / "last", *versions[0])
+    ended = threading.Event()
+
+    def write() -> None:
+        for number in range(60):
+            save_model(tmp_path / "last", *versions[number % 2])
+        ended.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    seen = set()
+    try:
+        while not ended.is_set():
+            method, card = load_model(find_model(tmp_path / "last"))
+            values = {parameter.unique().item() for parameter in method.parameters() if parameter.numel()}
+            assert values == {card.epoch}
+            seen.add(card.epoch)
+    finally:
+        writer.join()
+    assert seen == {1, 2}

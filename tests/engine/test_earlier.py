@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from histolumen.atomic import new_file
 from histolumen.engine.predict_files import find_images, predict_files
 from histolumen.engine.prediction import Prediction
 from histolumen.errors import DiskError, ImageError, RunError
@@ -231,7 +232,8 @@ def test_a_full_disk_stops_the_batch_with_its_sentence(images, tmp_path, monkeyp
     """Every further image would fail too, after minutes of computing."""
 
     def full(self, *arguments, **options):
-        raise DiskError("masks/b.png: the disk is full") from OSError(errno.ENOSPC, "full")
+        with new_file(tmp_path / "out" / "masks" / "b.png"):
+            raise OSError(errno.ENOSPC, "full")
 
     monkeypatch.setattr(Prediction, "save", full)
     with pytest.raises(DiskError, match="disk is full"):

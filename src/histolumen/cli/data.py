@@ -137,6 +137,7 @@ def camelyon16(
     Slides that cannot be used or are missing are named, the others are cut; then the exit code is 3.
     """
 
+    from histolumen.atomic import remove_abandoned
     from histolumen.console import ConsoleProgress
     from histolumen.cores import read_cores
     from histolumen.data.sources.camelyon16.published import PublishedPlan, cut_published
@@ -159,6 +160,7 @@ def camelyon16(
     chosen = {**given[patches], "workers": workers or read_cores().threads}
     folders = (slides, annotations or slides, out)
     with exclusive(out):
+        remove_abandoned(out, below=True)
         if patches == "published":
             result = cut_published(*folders, from_options(PublishedPlan, **chosen), dry_run, ConsoleProgress())
         else:

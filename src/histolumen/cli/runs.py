@@ -37,9 +37,11 @@ def run_and_report(
     plan: "Plan", data: Path, images: Path | None, out: Path, workers: int, cluster: str | None, *, report: bool
 ) -> None:
     """Run the unfinished jobs of a plan, print and write its table and report; exit code 2 if a run failed."""
+    from histolumen.atomic import remove_abandoned
     from histolumen.console import ConsoleProgress
     from histolumen.data.leakage import refuse_shared_patients
     from histolumen.data.manifest import check_trainable, read_manifest
+    from histolumen.locking import exclusive
     from histolumen.report.runs.runner import run_plan
     from histolumen.report.runs.table import results_table, table_name
     from histolumen.report.tables import as_text, save_tables
@@ -50,7 +52,10 @@ def run_and_report(
     results = run_plan(plan, manifest, out, workers=workers, cluster=cluster, progress=ConsoleProgress())
     table = results_table(results)
     typer.echo("\n" + as_text(table))
-    typer.echo(f"written: {', '.join(str(path) for path in save_tables(table, out, table_name(plan)))}")
+    with exclusive(out, "plan.lock", wait=lambda _: None):  # calls may share the folder
+        remove_abandoned(out)
+        written = save_tables(table, out, table_name(plan))
+    typer.echo(f"written: {', '.join(map(str, written))}")
     typer.echo(f"figures: histolumen figures {out} --out FOLDER")
     if report and results.runs:
         from histolumen.report.html.write import write_report

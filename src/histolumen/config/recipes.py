@@ -103,8 +103,8 @@ def _settings_at(block: str, rest: list[str]) -> Any:
 
 def _value(text: str, where: str) -> Any:
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        value = _load_yaml(text)
+    except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"--set {where}: the value is not valid YAML") from error
     if isinstance(value, str):  # YAML 1.1 reads 1e-3 as text
         try:
@@ -114,10 +114,34 @@ def _value(text: str, where: str) -> Any:
     return value
 
 
+class _Loader(yaml.SafeLoader):
+    """Plain values only. A block that is repeated by reference could grow without limit when it is shown."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        node = super().compose_node(parent, index)
+        if isinstance(node, yaml.CollectionNode):
+            if id(node) in self._seen:
+                raise yaml.MarkedYAMLError(problem="a block is repeated by reference", problem_mark=node.start_mark)
+            self._seen.add(id(node))
+        return node
+
+    def __init__(self, text: str):
+        super().__init__(text)
+        self._seen: set[int] = set()
+
+
+def _load_yaml(text: str) -> Any:
+    """Values of a YAML text; everything that is wrong with it is a YAMLError or a ValueError."""
+    try:
+        return yaml.load(text, _Loader)  # noqa: S506 - a safe loader
+    except (RecursionError, OverflowError, AttributeError, TypeError, LookupError) as error:
+        raise ValueError("not a recipe") from error
+
+
 def _yaml(text: str, where: str) -> dict[str, Any]:
     try:
-        raw = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        raw = _load_yaml(text)
+    except (yaml.YAMLError, ValueError) as error:
         line = getattr(getattr(error, "problem_mark", None), "line", None)
         place = f", line {line + 1}" if line is not None else ""
         raise ConfigError(f"{where}{place}: not valid YAML") from error

@@ -12,8 +12,10 @@ from histolumen.data.bit_depth import guessed_bits, is_sixteen_bit_colour, state
 from histolumen.errors import ImageError
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp"})
+FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")  # JPEG includes MPO, a photograph with its preview
+"""By content. Pillow knows forty more, some of which start other programs (PostScript) or are hardly tested."""
 _ORIENTATION, _SIDEWAYS = 274, {5, 6, 7, 8}  # header tag, and its values that swap width and height
-_PHOTOMETRIC = 262  # TIFF tag
+_PHOTOMETRIC, _SIDES = 262, (256, 257)  # TIFF tags
 MAX_PIXELS = 500_000_000  # 1.5 GB as RGB; larger images should be read as slides
 _MAX_LEVELS = 32  # pages of a pyramid
 _ASPECT_TOLERANCE = 0.05  # of the levels of a pyramid, whose sides are rounded
@@ -117,23 +119,28 @@ def image_size(path: Path) -> tuple[int, int]:
             sideways = image.getexif().get(_ORIENTATION) in _SIDEWAYS
         except Exception:  # noqa: BLE001 - as in `_upright`
             sideways = False
-        return (image.height, image.width) if sideways else image.size
+        # of a TIFF, some versions of Pillow return the upright size already
+        width, height = (
+            getattr(image, "tag_v2", {}).get(tag, side) for tag, side in zip(_SIDES, image.size, strict=True)
+        )
+        return (height, width) if sideways else (width, height)
 
 
 def _open(path: Path, max_pixels: int | None = None) -> Image.Image:
     try:
-        if path.stat().st_size == 0:
-            raise ImageError(f"{path}: the file is empty; copy it again")
+        empty = path.stat().st_size == 0
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about metadata; only the pixels matter
-            image = Image.open(path)
-            several = _separate_images(image)
+            image = None if empty else Image.open(path, formats=FORMATS)
+            several = 0 if image is None else _separate_images(image)
     except FileNotFoundError as error:
         raise ImageError(f"{path}: no such file; check the path and, for a manifest, where its images are") from error
     except UnidentifiedImageError as error:
         raise ImageError(f"{path}: not an image that can be read; convert it to PNG or TIFF") from error
-    except (OSError, ValueError, SyntaxError) as error:
+    except Exception as error:  # damaged headers raise anything
         raise ImageError(f"{path}: cannot be read ({error}); copy it again or convert it to PNG") from error
+    if image is None:
+        raise ImageError(f"{path}: the file is empty; copy it again")
     if several:
         image.close()
         raise ImageError(
@@ -189,10 +196,10 @@ def _decode(image: Image.Image, path: Path) -> Image.Image:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             image.load()
-    except (OSError, ValueError, SyntaxError, EOFError, IndexError) as error:
-        raise ImageError(f"{path}: damaged or truncated ({error}); copy it again from its source") from error
     except MemoryError as error:
         raise ImageError(f"{path}: too large for this machine's memory; cut it into tiles first") from error
+    except Exception as error:  # damaged files raise anything
+        raise ImageError(f"{path}: damaged or truncated ({error}); copy it again from its source") from error
     return image
 
 

@@ -155,7 +155,22 @@ def read_manifest(path: Path, images: Path | None = None) -> Manifest:
     roots = {record.get(_ROOT) or "." for record in records.values()}
     if len(roots) > 1:
         raise DataError(f"{path}: names {len(roots)} root folders; a manifest has one")
-    return Manifest(rows, images or path.parent / roots.pop())
+    root = images or path.parent / roots.pop()
+    _refuse_outside(path, root, rows)
+    return Manifest(rows, root)
+
+
+def _refuse_outside(path: Path, root: Path, rows: Sequence[Row]) -> None:
+    """Refuse paths that leave the root, so that one place says which folder a manifest may read from."""
+    top = os.path.abspath(root)  # noqa: PTH100 - by name: links are the user's own
+    for row in rows:
+        for name in filter(None, (row.image, row.mask)):
+            place = os.path.normpath(os.path.join(top, name))  # noqa: PTH118 - as above
+            if not place.startswith(os.path.join(top, "")):  # noqa: PTH118
+                raise DataError(
+                    f"{path}: {name} lies outside the folder of the images, {top}; if that is meant, name a folder "
+                    "that holds all images: --images FOLDER, or a column 'root' in the manifest"
+                )
 
 
 def read_csv(path: Path) -> tuple[list[str], dict[int, dict[str, str]]]:

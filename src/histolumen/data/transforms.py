@@ -12,7 +12,7 @@ from PIL import Image
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from histolumen.data.image import MAX_PIXELS
+from histolumen.data.image import FORMATS, MAX_PIXELS
 from histolumen.data.stain import StainJitter
 from histolumen.errors import ConfigError, ImageError, nearest
 from histolumen.settings import Settings
@@ -206,7 +206,7 @@ def _scale(size: tuple[int, int], settings: ImageSettings, path: Path, multiple:
 def _size_in_header(path: Path) -> tuple[int, int] | None:
     """Height and width without decoding; None for unreadable images, which decoding will report."""
     try:
-        with Image.open(path) as image:
+        with Image.open(path, formats=FORMATS) as image:
             return image.height, image.width
-    except (OSError, ValueError, SyntaxError):
+    except Exception:  # noqa: BLE001 - damaged headers raise anything
         return None

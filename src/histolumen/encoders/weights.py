@@ -6,7 +6,6 @@ from pathlib import Path
 
 import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from histolumen.errors import WeightsError
@@ -81,14 +80,12 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         if path.suffix == ".safetensors":
             return safetensors.torch.load_file(path)
         content = torch.load(path, weights_only=True, map_location="cpu")
-    except (SafetensorError, RuntimeError, ValueError, EOFError, KeyError) as error:
-        raise WeightsError(f"{path}: not a readable weights file ({first_line(error)})") from error
-    except Exception as error:
+    except Exception as error:  # damaged files raise anything
         if type(error).__name__ == "UnpicklingError":
             raise WeightsError(
                 f"{path}: contains objects other than tensors, which could run code; save it as safetensors first"
             ) from error
-        raise
+        raise WeightsError(f"{path}: not a readable weights file ({first_line(error)})") from error
     for wrapper in ("state_dict", "model", "model_state_dict"):
         if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
             content = content[wrapper]

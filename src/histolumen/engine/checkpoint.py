@@ -3,9 +3,10 @@
 import hashlib
 import io
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import safetensors.torch
 import torch
@@ -16,6 +17,7 @@ from histolumen.calibration import HIGHEST, LOWEST
 from histolumen.config import RunConfig, parse_run_config
 from histolumen.encoders.backbone import build_backbone
 from histolumen.errors import ConfigError, RunError
+from histolumen.export.files import read_json
 from histolumen.familiarity.reference import Reference
 from histolumen.methods.base import Method, build_method
 
@@ -23,6 +25,8 @@ FORMAT = 1
 _WEIGHTS, _CARD, _STATE, _REFERENCE = "model.safetensors", "model.json", "state.pt", "reference.safetensors"
 _STATE_KEYS = {"optimizer", "random", "epochs", "best_epoch", "best_score"}
 _MAX_MPP = 100
+_MOST_READS = 100  # of a model that is being replaced
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -83,12 +87,12 @@ def save_model(folder: Path, method: Method, card: ModelCard, state: dict[str, A
 
 def read_model_card(folder: Path) -> ModelCard:
     """Read `model.json` of a saved model."""
-    return _parse_card(_read_card(folder), folder)
+    return _consistent(folder, lambda: _parse_card(_read_card(folder), folder))
 
 
 def load_model(folder: Path) -> tuple[Method, ModelCard]:
     """Load a saved model in evaluation mode."""
-    card = read_model_card(folder)
+    card, weights = _consistent(folder, lambda: _read_model(folder))
     try:
         method = build_method(
             card.config.method,
@@ -99,17 +103,53 @@ def load_model(folder: Path) -> tuple[Method, ModelCard]:
     except (RuntimeError, MemoryError, ValueError, TypeError, OverflowError) as error:  # sizes that no network has
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise RunError(f"{folder / _CARD}: describes a model that cannot be built ({reason})") from error
-    load_weights(method, folder)
+    _fill(method, weights, folder)
     return method.eval(), card
 
 
 def load_weights(method: Method, folder: Path) -> None:
     """Load the weights in `folder` into `method` after checking their SHA-256 against the card."""
-    path = folder / _WEIGHTS
-    data = _checked_bytes(path, _read_card(folder)["sha256"])
+    _fill(method, _consistent(folder, lambda: _read_weights(folder)), folder)
+
+
+def _consistent(folder: Path, read: Callable[[], T]) -> T:
+    """What `read` finds in one version of a folder, also while a training run replaces it by the next."""
+    for _ in range(_MOST_READS):
+        before = _version(folder)
+        try:
+            found = read()
+        except RunError:
+            if _version(folder) == before:
+                raise
+        else:
+            if _version(folder) == before:
+                return found
+        finish_swap(folder)
+    raise RunError(f"{folder}: is replaced again and again while it is read; wait until the training has ended")
+
+
+def _version(folder: Path) -> tuple[int, int] | None:
+    """Tells a folder from the one that replaces it."""
     try:
-        method.load_state_dict(safetensors.torch.load(data))
+        status = folder.stat()
+    except OSError:
+        return None  # between two renames
+    return status.st_ino, status.st_mtime_ns
+
+
+def _read_model(folder: Path) -> tuple[ModelCard, bytes]:
+    return _parse_card(_read_card(folder), folder), _read_weights(folder)
+
+
+def _read_weights(folder: Path) -> bytes:
+    return _checked_bytes(folder / _WEIGHTS, _read_card(folder)["sha256"])
+
+
+def _fill(method: Method, weights: bytes, folder: Path) -> None:
+    try:
+        method.load_state_dict(safetensors.torch.load(weights))
     except (SafetensorError, RuntimeError) as error:
+        path = folder / _WEIGHTS
         raise RunError(f"{path}: does not fit the model that {_CARD} describes; was the recipe edited?") from error
 
 
@@ -182,7 +222,7 @@ def write_text(path: Path, text: str) -> None:
 def _read_card(folder: Path) -> dict[str, Any]:
     path = folder / _CARD
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
     except (OSError, ValueError) as error:
         raise RunError(f"{path}: cannot be read; copy the folder again") from error
     version = content.get("format") if isinstance(content, dict) else None

@@ -1,13 +1,12 @@
 """Predictions of an earlier call in the same folder: kept if made with the same model and settings, else refused."""
 
-import json
 import os
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from histolumen.errors import RunError
-from histolumen.export.files import save_json, save_table, to_json
+from histolumen.export.files import read_json, save_json, save_table, to_json
 
 _TABLE, _STATE = "predictions.csv", "predictions.json"
 KINDS = ("soft_mask", "mask", "overlay", "heatmap", "geojson")
@@ -43,10 +42,10 @@ class Ledger:
 
     def _read(self) -> None:
         try:
-            content = json.loads((self.out / _STATE).read_text(encoding="utf-8"))
+            content = read_json(self.out / _STATE)
             different = {key: content[key] for key in self.made_with if content[key] != self.made_with[key]}
             pairs = zip(content["sources"], content["images"], strict=True)
-            self._done = {entry["path"]: (Source(**entry), record) for entry, record in pairs}
+            self._done = {entry["path"]: _checked(Source(**entry), record) for entry, record in pairs}
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             different = {"version": None}
         if different:
@@ -113,6 +112,17 @@ class Ledger:
             save_table(records, self.out / _TABLE)
         content = {"images": records, "failures": failures, "sources": [sources[record["image"]] for record in records]}
         save_json({**self.made_with, **content}, self.out / _STATE)
+
+
+def _checked(source: Source, record: dict[str, Any]) -> tuple[Source, dict[str, Any]]:
+    """Refuse what this version never writes; a name that leaves the folder would write anywhere."""
+    numbers, texts = (source.bytes, source.modified_ns), (source.path, source.name, record["image"])
+    if not all(isinstance(text, str) for text in texts) or not all(isinstance(number, int) for number in numbers):
+        raise TypeError("fields of other types")
+    for name in (source.name, *(record[kind] for kind in KINDS if kind in record)):
+        if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
+            raise ValueError(f"{name} lies outside the folder")
+    return source, record
 
 
 def _key(path: Path) -> str:

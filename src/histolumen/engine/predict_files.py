@@ -1,6 +1,5 @@
 """Prediction of image files into a folder: masks, pictures and one table."""
 
-import errno
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -9,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from histolumen.atomic import short_name
+from histolumen.atomic import remove_abandoned, short_name
 from histolumen.data.image import IMAGE_SUFFIXES
 from histolumen.data.search import search_images
 from histolumen.data.sources.folder import is_mask
@@ -24,9 +23,9 @@ from histolumen.progress import SILENT, Progress
 from histolumen.slides.reader import SLIDE_SUFFIXES
 
 _MAX_NAME_BYTES = 200  # of the name of an output file; disks allow 255 with suffix
+_FOLDERS = ("soft_masks", "masks", "overlays", "heatmaps", "geojson")
 _SAVE_EVERY = 10.0  # seconds between two writes of the table, so that a killed call loses little
 _SLIDE_ONLY = SLIDE_SUFFIXES - IMAGE_SUFFIXES
-_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}  # a disk that refuses every further file too
 
 
 @dataclass(frozen=True)
@@ -108,6 +107,9 @@ def predict_files(
     wanted = {"overlay": overlay, "heatmap": heatmap, "geojson": geojson}
     kinds = tuple(kind for kind in KINDS if wanted.get(kind, True))
     with exclusive(out):
+        for folder in _FOLDERS:
+            remove_abandoned(out / folder, below=True)
+        remove_abandoned(out)
         return _predict_files(model, inputs, Ledger(out, made_with), kinds, progress)
 
 
@@ -165,8 +167,7 @@ def _predict_files(
 
 def _concerns_all(error: Exception) -> bool:
     """Whether every further image would fail for the same reason."""
-    no_space = isinstance(error, DiskError) and getattr(error.__cause__, "errno", None) in _NO_SPACE
-    return no_space or isinstance(error, ConfigError)
+    return isinstance(error, ConfigError) or (isinstance(error, DiskError) and error.whole_disk)
 
 
 def _message(error: Exception, path: Path) -> str:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils.tensorboard import SummaryWriter
 
 from histolumen.atomic import os_errors_as_disk_error
 from histolumen.engine.checkpoint import write_text
+from histolumen.engine.event_file import EventFile
+from histolumen.export.files import parse_json
 
 _PACKAGES = (
     "histolumen",
@@ -32,7 +33,7 @@ class RunLog:
     def __init__(self, folder: Path, done_epochs: int):
         self.path = folder / "metrics.jsonl"
         write_text(self.path, "".join(json.dumps(line) + "\n" for line in read_metrics(folder)[:done_epochs]))
-        self.board = SummaryWriter(str(folder), purge_step=done_epochs + 1)
+        self.board = EventFile(folder, done_epochs + 1)
 
     def write(self, record: dict[str, Any]) -> None:
         """Append one epoch."""
@@ -40,25 +41,26 @@ class RunLog:
             handle.write(json.dumps(record) + "\n")
             handle.flush()
             os.fsync(handle.fileno())
-        for name, value in record.items():
-            for key, scalar in value.items() if isinstance(value, dict) else [("", value)]:
-                self.board.add_scalar(f"{name}/{key}" if key else name, scalar, record["epoch"])
-        self.board.flush()
-
-    def close(self) -> None:
-        """Flush and close the TensorBoard file."""
-        self.board.close()
+        scalars = {
+            f"{name}/{key}" if key else name: scalar
+            for name, value in record.items()
+            for key, scalar in (value.items() if isinstance(value, dict) else [("", value)])
+        }
+        self.board.write(scalars, record["epoch"])
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """The records of the finished epochs; an incomplete last line is ignored."""
+    """The records of the finished epochs, up to the first line that is incomplete or damaged."""
     path = folder / "metrics.jsonl"
     records = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+    for line in path.read_bytes().splitlines() if path.exists() else []:
         try:
-            records.append(json.loads(line))
+            record = parse_json(line)
         except ValueError:
             break
+        if not isinstance(record, dict):
+            break
+        records.append(record)
     return records
 
 

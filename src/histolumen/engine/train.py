@@ -13,6 +13,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
+from histolumen.atomic import remove_abandoned
 from histolumen.config import RunConfig
 from histolumen.data.check import split_notes
 from histolumen.data.dataset import EpochSampler, TrainingImages
@@ -90,6 +91,7 @@ def _only_writer(fabric: Fabric, out: Path) -> Iterator[None]:
         if fabric.is_global_zero:
             try:
                 stack.enter_context(exclusive(out))
+                remove_abandoned(out)
             except HistolumenError as error:
                 refusal = error
         if (refusal := fabric.broadcast(refusal)) is not None:
@@ -154,8 +156,6 @@ class _Run:
         epochs = self.config.train.epochs
         with ExitStack() as stack:
             log = RunLog(self.out, state.epochs) if self.fabric.is_global_zero else None
-            if log is not None:
-                stack.callback(log.close)
             for note in [*split_notes(self.manifest), *self.method.backbone.notes]:
                 self.progress.message(note)
             decode_once(self.images, self.workers, self.progress)

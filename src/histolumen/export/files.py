@@ -48,6 +48,19 @@ def save_json(content: Any, path: Path) -> None:
         temporary.write_text(to_json(content) + "\n", encoding="utf-8")
 
 
+def read_json(path: Path) -> Any:
+    """The content of a JSON file; ValueError if it is not JSON, also if it is nested too deeply to be read."""
+    return parse_json(path.read_bytes())
+
+
+def parse_json(data: bytes) -> Any:
+    """JSON from UTF-8 text; everything that is wrong with it is a ValueError."""
+    try:
+        return json.loads(data.decode("utf-8"))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
 def to_json(content: Any) -> str:
     """Indented JSON text; NaN and infinity become null."""
     return json.dumps(_finite(content), indent=2, allow_nan=False)

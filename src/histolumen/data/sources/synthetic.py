@@ -9,11 +9,12 @@ import numpy as np
 from PIL import Image
 
 from histolumen.atomic import new_file
+from histolumen.data.image import as_rgb, read_image
 from histolumen.data.manifest import Manifest, Row
 from histolumen.data.sources import synthetic_image, synthetic_metastases
 from histolumen.data.sources.synthetic_canvas import Sample
 from histolumen.data.splitting import stratified_split
-from histolumen.errors import DataError
+from histolumen.errors import DataError, ImageError
 from histolumen.progress import SILENT, Progress
 
 SyntheticKind = Literal["glands", "metastases"]
@@ -73,7 +74,15 @@ def write_synthetic_set(
 
 
 def _write(image: Image.Image, path: Path, overwrite: bool) -> None:
-    if not overwrite and path.exists() and not np.array_equal(np.asarray(image), np.asarray(Image.open(path))):
+    if not overwrite and path.exists() and not _shows(path, image):
         raise DataError(f"{path}: exists and is another picture; add --overwrite, or choose another folder")
     with new_file(path) as temporary:
         image.save(temporary, format="PNG", compress_level=1)
+
+
+def _shows(path: Path, image: Image.Image) -> bool:
+    """Whether a file holds this picture; a file of any other kind does not."""
+    try:
+        return np.array_equal(as_rgb(image), read_image(path))
+    except ImageError:
+        return False

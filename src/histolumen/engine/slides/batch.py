@@ -10,12 +10,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+from histolumen.atomic import remove_abandoned
 from histolumen.engine.checkpoint import find_model, model_digest
 from histolumen.engine.model import Model, load
 from histolumen.engine.slides.predict import SlideSettings, save_slide_prediction
 from histolumen.engine.slides.prediction import OUTPUTS
 from histolumen.errors import ConfigError, DiskError, HistolumenError, SlideError
-from histolumen.export.files import save_json, save_table
+from histolumen.export.files import read_json, save_json, save_table
 from histolumen.locking import exclusive
 from histolumen.progress import SILENT, Progress
 from histolumen.slides.reader import find_slides
@@ -81,8 +82,11 @@ def do_slide(job: SlideJob, progress: Progress = SILENT) -> SlideState:
     """
     try:
         with _one_at_a_time, exclusive(job.folder, wait=progress.message):
+            remove_abandoned(job.folder)
             return _do_slide(job, progress)
     except DiskError as error:
+        if error.whole_disk:
+            raise
         return SlideState(str(job.slide), "failed", str(error))
 
 
@@ -98,6 +102,8 @@ def _do_slide(job: SlideJob, progress: Progress) -> SlideState:
     except ConfigError:  # concerns every slide
         raise
     except HistolumenError as error:
+        if isinstance(error, DiskError) and error.whole_disk:
+            raise
         state = SlideState(str(job.slide), "failed", str(error))
     except Exception as error:  # noqa: BLE001 - damaged files raise anything in the libraries that read them
         state = SlideState(str(job.slide), "failed", f"{job.slide}: {type(error).__name__}: {error}")
@@ -106,7 +112,9 @@ def _do_slide(job: SlideJob, progress: Progress) -> SlideState:
         return by_other  # a worker that was believed lost has finished the slide and removed the work folder
     try:
         save_json(asdict(state), job.folder / _STATE)
-    except HistolumenError as error:  # a full disk: the state cannot be saved
+    except HistolumenError as error:  # the state cannot be saved
+        if isinstance(error, DiskError) and error.whole_disk:
+            raise
         state = SlideState(str(job.slide), "failed", state.why or str(error), state.seconds)
     return state
 
@@ -131,13 +139,22 @@ def _done_before(job: SlideJob, made_with: str) -> SlideState | None:
 def read_state(folder: Path) -> SlideState | None:
     """Read the state of the slide in this folder; None if there is none."""
     try:
-        return SlideState(**json.loads((folder / _STATE).read_text(encoding="utf-8")))
+        state = SlideState(**read_json(folder / _STATE))
     except (OSError, ValueError, TypeError):
         return None
+    texts = (state.slide, state.state, state.why, state.made_with)
+    usable = isinstance(state.record, dict) and all(isinstance(text, str) for text in texts)
+    return state if usable else None
 
 
 def save_slides(states: Iterable[SlideState], out: Path) -> None:
     """Write `slides.csv`: one row for each slide of this or an earlier call, sorted by name."""
+    with exclusive(out, ".table.lock", wait=lambda _: None):  # calls may share the folder
+        remove_abandoned(out)
+        _save_slides(states, out)
+
+
+def _save_slides(states: Iterable[SlideState], out: Path) -> None:
     earlier = [state for folder in (sorted(out.iterdir()) if out.is_dir() else ()) if (state := read_state(folder))]
     rows = {state.slide: _row(state) for state in [*earlier, *states]}
     save_table([rows[slide] for slide in sorted(rows)], out / "slides.csv")

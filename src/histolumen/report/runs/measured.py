@@ -11,7 +11,7 @@ from histolumen.engine.evaluate import Binarisation, Evaluation, evaluate
 from histolumen.engine.model import load
 from histolumen.engine.runlog import read_metrics
 from histolumen.errors import DataError, RunError
-from histolumen.export.files import save_json
+from histolumen.export.files import read_json, save_json
 from histolumen.progress import SILENT, Progress
 
 # version of a stored evaluation; 2: shares in [0, 1]; 3: Deep MIL's threshold is 1 / (classes x positions)
@@ -65,19 +65,22 @@ def store_evaluation(result: Evaluation, run: Path, manifest: Manifest) -> dict[
     """Store an evaluation of all images of a split, and return it as `measure` does."""
     path = _path(run, result.split, result.binarise)
     save_json({**result.as_dict(), "measured": _identity(run, manifest, result.split, result.binarise)}, path)
-    return json.loads(path.read_text(encoding="utf-8"))
+    return read_json(path)
 
 
 def training_seconds(run: Path) -> float:
     """Total duration of the epochs of a run."""
-    return sum(record["seconds"] for record in read_metrics(run))
+    seconds = [record.get("seconds") for record in read_metrics(run)]
+    return sum(value for value in seconds if isinstance(value, int | float))
 
 
 def stored_evaluation(run: Path, manifest: Manifest, split: str, binarise: Binarisation) -> dict[str, Any] | None:
     """The stored evaluation of a run; None if there is none of these weights and files."""
     try:
-        content = json.loads(_path(run, split, binarise).read_text(encoding="utf-8"))
+        content = read_json(_path(run, split, binarise))
     except (OSError, ValueError):
+        return None
+    if not isinstance(content, dict):
         return None
     return content if content.get("measured") == _identity(run, manifest, split, binarise) else None
 

@@ -1,6 +1,5 @@
 """A plan: the list of configurations to train and evaluate, validated before the first run starts."""
 
-import json
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from histolumen.config import RunConfig
 from histolumen.data.manifest import Manifest
 from histolumen.engine.evaluate import Binarisation
 from histolumen.errors import RunError
-from histolumen.export.files import save_json
+from histolumen.export.files import read_json, save_json
 from histolumen.locking import exclusive
 from histolumen.report.rows import Printed
 from histolumen.settings import Settings
@@ -146,7 +145,7 @@ def read_plan(out: Path, plan_type: type[P]) -> P:
     """Read the plan of a folder."""
     path = out / plan_type.file
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         return plan_type.model_validate(content.get("plan", content))  # earlier versions stored scores in the same file
     except (OSError, ValueError, AttributeError, ValidationError) as error:
         raise RunError(f"{path}: not a valid plan; choose another folder, or delete the file") from error

@@ -14,11 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from histolumen.atomic import remove_abandoned
 from histolumen.data.manifest import Manifest
 from histolumen.engine.resume import check_folder
 from histolumen.engine.train import train
 from histolumen.engine.workers import connect, run_on_workers
-from histolumen.errors import HistolumenError, LockedError, RunError
+from histolumen.errors import DiskError, HistolumenError, LockedError, RunError
 from histolumen.locking import exclusive
 from histolumen.progress import SILENT, Progress
 from histolumen.report.runs.measured import check_measurable, finished_measurement, measure, training_seconds
@@ -88,6 +89,7 @@ def run_job(job: Job, manifest: Manifest, out: Path, split: str, progress: Progr
     folder, manifest = run_folder(out, job), job.images(manifest)
     try:
         with _one_at_a_time, exclusive(out / ".locks", f"{job.key}.lock"):
+            remove_abandoned(folder, below=True)
             check_folder(folder, job.config, manifest, resume=True)
             if finished_measurement(folder, manifest, split, job.binarise, job.config.train.epochs) is not None:
                 return Outcome("already done")
@@ -97,6 +99,10 @@ def run_job(job: Job, manifest: Manifest, out: Path, split: str, progress: Progr
             return Outcome("done")
     except LockedError as error:
         return Outcome("held", str(error))
+    except DiskError as error:
+        if error.whole_disk:  # every further run would train in vain
+            raise
+        return Outcome("failed", str(error))
     except (HistolumenError, RuntimeError, OSError) as error:  # torch raises RuntimeError when out of memory
         return Outcome("failed", str(error).strip().partition("\n")[0] or type(error).__name__)
 

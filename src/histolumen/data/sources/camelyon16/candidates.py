@@ -5,7 +5,6 @@ with enough tissue and enough tumour (`outline_scan`).
 """
 
 import hashlib
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from histolumen.data.sources.camelyon16.outline_scan import MIN_TUMOUR, PATCH, s
 from histolumen.data.sources.camelyon16.pairing import Source
 from histolumen.data.sources.camelyon16.published_list import Place
 from histolumen.errors import SlideError
-from histolumen.export.files import save_json
+from histolumen.export.files import read_json, save_json
 from histolumen.slides.annotations import Outlines, read_outlines
 from histolumen.slides.reader import Region, Slide, open_slide
 from histolumen.tissue.mask import SCALE, Tissue, find_tissue
@@ -101,7 +100,7 @@ def fingerprint_of(source: Source) -> str:
 def _read_count(path: Path) -> Count | None:
     """A stored count; None if it is missing or damaged."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         places = [(int(left), int(top)) for left, top in content["places"]]
         shares = [float(share) for share in content["tumour_shares"]]
         return Count(str(content["fingerprint"]), float(content["tissue"]), places, shares, list(content["notes"]))

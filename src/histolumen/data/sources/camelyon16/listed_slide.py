@@ -1,7 +1,6 @@
 """Comparison of a slide and its outlines with the published list, before any patch is cut."""
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from histolumen.data.sources.camelyon16.outline_scan import PATCH
 from histolumen.data.sources.camelyon16.pairing import Source
 from histolumen.data.sources.camelyon16.published_list import Place, PublishedPatch, published_slides
 from histolumen.errors import SlideError
-from histolumen.export.files import save_json
+from histolumen.export.files import read_json, save_json
 from histolumen.slides.annotations import tumour_mask
 from histolumen.slides.reader import Slide, open_slide
 
@@ -84,7 +83,7 @@ def _check_geometry(slide: Slide, published: Sequence[PublishedPatch]) -> None:
 def _read_comparison(path: Path) -> Comparison | None:
     """A comparison from disk; None where there is none that can be read."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         shares = [float(share) for share in content["tumour_shares"]]
         return Comparison(str(content["fingerprint"]), shares, list(content["notes"]))
     except (OSError, ValueError, TypeError, KeyError):
