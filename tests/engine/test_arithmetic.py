@@ -63,12 +63,18 @@ def test_without_a_compiler_the_message_says_what_to_install(monkeypatch):
         compile_backbone(on("resnet18").backbone)
 
 
+def test_batchnorm_that_learns_its_statistics_is_not_compiled(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/g++")
+    with pytest.raises(ConfigError, match=r"backbone\.statistics=frozen"):
+        compile_backbone(on("resnet18").backbone)
+
+
 @pytest.mark.slow
 def test_a_compiled_backbone_computes_x_and_its_regions_as_before(monkeypatch):
-    """Traced in full without generating code: X alone, then X+ and X- as parts of one batch, and running statistics."""
+    """Traced in full without generating code: X alone, then X+ and X- as parts of one batch."""
     import torch._dynamo
 
-    plain, compiled = (tiny_method("maxmin", dropout=0.0).train() for _ in range(2))
+    plain, compiled = (tiny_method("maxmin", statistics="frozen", dropout=0.0).train() for _ in range(2))
     monkeypatch.setattr(
         type(compiled.backbone.trunk),
         "compile",

@@ -66,7 +66,7 @@ class TrainSettings(Settings):
     depthwise convolutions (EfficientNet, MobileNet, ConvNeXt) and for bf16, `channels_first` for others (ResNet)."""
     compile: bool = False
     """Compile the backbone by torch.compile: the first steps take minutes, later ones less time. Needs a C++ compiler
-    on a CPU."""
+    on a CPU, and backbone.statistics=frozen for networks with BatchNorm."""
     workers: int | None = Field(default=None, ge=0)
     """Processes that augment images while the network runs; 0: the training process does. null: none with one computing
     thread; on a CPU one, and one more per 8 threads; beside a GPU one less than threads, at most 8. The result is the

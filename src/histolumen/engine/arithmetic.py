@@ -7,6 +7,7 @@ from torch import nn
 
 from histolumen.config import TrainSettings
 from histolumen.encoders.backbone import Backbone
+from histolumen.encoders.batchnorm import CaseBatchNorm
 from histolumen.errors import ConfigError
 from histolumen.methods.base import Method
 
@@ -51,5 +52,10 @@ def compile_backbone(backbone: Backbone) -> None:
         raise ConfigError(
             "train.compile=true: no C++ compiler found, which torch.compile needs on a CPU; install one (on Debian and "
             "Ubuntu: apt install g++), or leave train.compile out"
+        )
+    if any(isinstance(layer, CaseBatchNorm) and layer.statistics != "frozen" for layer in backbone.modules()):
+        raise ConfigError(
+            "train.compile=true: compiled code cannot update BatchNorm statistics in several passes of one step; set "
+            "backbone.statistics=frozen as well, or leave train.compile out"
         )
     backbone.trunk.compile(dynamic=False)
