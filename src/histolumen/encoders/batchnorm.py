@@ -127,13 +127,13 @@ class CaseBatchNorm(nn.Module):
         parts = _traced if compiling else _current.get()
         if not parts:
             return self._activate(x)
+        first = parts[0]
         if norm.training and len(parts) > 1 and not compiling:
             statistics = [buffer for case in parts for buffer in self.running(case)]
             return self._activate(_PartwiseNorm.apply(x, norm.weight, norm.bias, norm.momentum, norm.eps, *statistics))
         if len(parts) > 1 and (self.statistics == "separate" or norm.training):  # copies that a compiler avoids
             chunks = zip(x.chunk(len(parts)), parts, strict=True)
             return self._activate(torch.cat([self._normalise(chunk, case) for chunk, case in chunks]))
-        first, *_ = parts
         return self._activate(self._normalise(x, first))
 
     def running(self, case: Case) -> tuple[Tensor, Tensor]:

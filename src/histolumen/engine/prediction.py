@@ -222,6 +222,7 @@ class Predictor(Protocol):
 
     classes: list[str]
     identity: str
+    temperature: float
 
     @property
     def classifies(self) -> bool:
