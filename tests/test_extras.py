@@ -22,7 +22,7 @@ def test_installed_modules_raise_no_error():
 def test_nothing_tells_to_install_a_package_that_is_not_published():
     """Every file of the repository names the clone, never an index."""
     root = Path(__file__).parents[1]
-    wrong = re.compile(r"pip3? install [^\n]*(?<![\w./-])histolumen(\[|\b(?!\.))")
+    wrong = re.compile(r"pip3? install [^\n]*(?<![\w./-])histolumen(\[|\b(?![.-]))")
     assert wrong.search("pip install histolumen[slides]")
     pages = [*root.glob("*.md"), *root.glob("docs/*"), *root.glob("src/**/*.py"), *root.glob("scripts/*")]
     assert [path.name for path in pages if path.is_file() and wrong.search(path.read_text(errors="ignore"))] == []

@@ -51,7 +51,8 @@ def test_the_run_folder_has_all_files(tiny_run):
     names = {path.name for path in tiny_run.iterdir()}
     assert {"config.yaml", "manifest.csv", "env.json", "metrics.jsonl", "last", "best"} <= names
     assert any(name.startswith("events.out.tfevents") for name in names)
-    assert {p.name for p in (tiny_run / "best").iterdir()} == {"model.safetensors", "model.json"}
+    complete = {"model.safetensors", "model.json", "reference.safetensors"}
+    assert {p.name for p in (tiny_run / "best").iterdir()} == complete
     assert {p.name for p in (tiny_run / "last").iterdir()} == {"model.safetensors", "model.json", "state.pt"}
     assert not [name for name in names if name.startswith(".")]
     records = read_metrics(tiny_run)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from histolumen import losses
+from histolumen.calibration import with_temperature
 from histolumen.data.image import read_image
 from histolumen.data.manifest import Manifest, read_manifest
 from histolumen.engine.model import load
@@ -315,7 +316,8 @@ class TestRegions:
             _, on_minus = model.method._classify_regions(
                 model.method.classifier, X, torch.from_numpy(found.mask)[None, None]
             )
-        assert on_minus.softmax(1)[0].tolist() == pytest.approx(found.on_background, abs=1e-5)
+        expected = with_temperature(on_minus.softmax(1)[0].numpy(), model.temperature)
+        assert found.on_background == pytest.approx(expected, abs=1e-5)
 
     def test_other_methods_have_no_regions(self, model):
         assert has_regions(model)

@@ -64,7 +64,7 @@ def calibrate(
     method: Method, card: ModelCard, validation: Manifest, device: torch.device, progress: Progress = SILENT
 ) -> float:
     """Temperature of the class probabilities, from the labels of the validation images."""
-    if not method.classifies:
+    if not method.classifies or not validation.rows:
         return 1.0
     method = method.to(device).eval()
     probabilities, labels = [], []

@@ -170,7 +170,9 @@ class MaxMin(Method):
         if self.masked_layer is None:
             return self.backbone(pixels, region)
         early = self.backbone.up_to(self.masked_layer, pixels[:, :3])
-        return self.backbone.after(self.masked_layer, early * _at_size(pixels[:, 3:], early), region)
+        return self.backbone.after(
+            self.masked_layer, early * _at_size(pixels[:, 3:], early, self.settings.mask_stride), region
+        )
 
     def _decoder_logits(self, X: Tensor) -> Tensor:
         return cast("PyramidDecoder", self.decoder)(*self._features(X))
@@ -245,7 +247,7 @@ class MaxMin(Method):
         """Scores of C on X+ and X-, which pass through the backbone as one batch; `unmasked` is X or its features."""
         regions = self._regions()
         if self.masked_layer is not None:
-            foreground = _at_size(foreground, unmasked)
+            foreground = _at_size(foreground, unmasked, self.settings.mask_stride)
         masks = {Case.FOREGROUND: foreground, Case.BACKGROUND: 1 - foreground}
         masked = [unmasked * masks[case] for case in regions]
         if self.masked_layer is None:
@@ -268,9 +270,12 @@ def _masked_layer(backbone: Backbone, stride: int) -> str:
     return layer_of_stride(backbone.trunk, stride)
 
 
-def _at_size(mask: Tensor, features: Tensor) -> Tensor:
+def _at_size(mask: Tensor, features: Tensor, stride: int) -> Tensor:
     """A soft mask at the size of features: the mean over the pixels of each position."""
-    return F.interpolate(mask, size=features.shape[2:], mode="area").to(features)
+    small = F.avg_pool2d(mask, stride, ceil_mode=True)  # unlike an interpolation, of any size in an exported graph
+    if small.shape[2:] != features.shape[2:]:  # networks that do not pad
+        small = F.interpolate(mask, size=features.shape[2:], mode="area")
+    return small.to(features)
 
 
 def _drop_former_buffer(method: MaxMin, state: dict[str, Any], prefix: str, *_: Any) -> None:  # noqa: ARG001 - torch's signature

@@ -17,7 +17,7 @@ from commands import histolumen
 from histolumen.engine.slides import batch
 from histolumen.engine.slides.batch import do_slide, do_slides, plan_jobs, read_state, save_slides
 from histolumen.engine.slides.prediction import OUTPUTS
-from histolumen.errors import SlideError
+from histolumen.errors import DiskError, SlideError
 from histolumen.export.files import save_json
 from histolumen.slides import store
 
@@ -106,7 +106,7 @@ def test_a_worker_believed_lost_does_not_overwrite_the_result_of_another(tmp_pat
     assert read_state(job.folder).state == "done"
 
 
-def test_a_full_disk_fails_the_slide_which_can_be_resumed(tmp_path, gland_slide, tiny_run, monkeypatch):
+def test_a_full_disk_stops_the_slides_and_the_next_call_goes_on(tmp_path, gland_slide, tiny_run, monkeypatch):
     (job,), _ = plan_jobs(tiny_run, [gland_slide], tmp_path, SMALL_TILES)
     written, real = [], os.pwrite
 
@@ -117,9 +117,8 @@ def test_a_full_disk_fails_the_slide_which_can_be_resumed(tmp_path, gland_slide,
         return real(file, data, offset)
 
     monkeypatch.setattr(store.os, "pwrite", full)
-    state = do_slide(job)
-    assert state.state == "failed"
-    assert "the disk is full" in state.why
+    with pytest.raises(DiskError, match="the disk is full"):  # further slides would fail too
+        do_slide(job)
     monkeypatch.undo()
     state = do_slide(job)
     assert state.state == "done", state.why

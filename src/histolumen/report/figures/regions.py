@@ -59,13 +59,17 @@ def find_regions(model: Model, image: np.ndarray) -> Regions:
         colours = (normalised * backbone.std + backbone.mean).clamp(0, 1)[0]
         return (255 * colours).round().byte().permute(1, 2, 0).cpu().numpy()
 
+    def calibrated(probabilities: Tensor) -> list[float]:
+        values = dict(zip(model.classes, probabilities[0].tolist(), strict=True))
+        return list(model.calibrated(values).values())
+
     return Regions(
         image=picture(X),
         mask=mask[0, 0].cpu().numpy(),
         foreground=picture(X * mask),
         background=picture(X * (1 - mask)),
-        on_foreground=method.classify_region(X * mask, Case.FOREGROUND, run)[0].tolist(),
-        on_background=method.classify_region(X * (1 - mask), Case.BACKGROUND, run)[0].tolist(),
+        on_foreground=calibrated(method.classify_region(X * mask, Case.FOREGROUND, run)),
+        on_background=calibrated(method.classify_region(X * (1 - mask), Case.BACKGROUND, run)),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from histolumen.data.image import read_image
+from histolumen.data.image import FORMATS, read_image
 from histolumen.data.manifest import read_csv
 from histolumen.errors import HistolumenError, ImageError, RunError, first_few
 from histolumen.progress import SILENT, Progress
@@ -146,7 +146,7 @@ def _grey(folder: Path, name: str) -> np.ndarray | None:
     """A soft or binary mask [H, W] in [0, 1] from its PNG; None if there is no such file."""
     if not name or not (folder / name).is_file():
         return None
-    with Image.open(folder / name) as file:
+    with Image.open(folder / name, formats=FORMATS) as file:
         values = np.asarray(file)
     return values.astype(np.float32) / (65535 if values.dtype != np.uint8 else 255)
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from histolumen.data.image import read_image
+from histolumen.data.image import FORMATS, read_image
 from histolumen.engine.slides.batch import SlideState, read_state
 from histolumen.errors import HistolumenError, RunError, first_few
 from histolumen.progress import SILENT, Progress
@@ -128,7 +128,7 @@ def _uncaptioned(picture: np.ndarray, heat: np.ndarray | None) -> np.ndarray:
 def read_heat(path: Path) -> np.ndarray | None:
     """The largest level of a pyramidal heat map that is not wider than 4096 pixels, in [0, 1]; None if unreadable."""
     try:
-        with Image.open(path) as file:
+        with Image.open(path, formats=FORMATS) as file:
             for level in range(getattr(file, "n_frames", 1)):
                 file.seek(level)
                 if max(file.size) <= _WIDEST:
