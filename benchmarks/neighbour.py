@@ -3,7 +3,7 @@
 The same command runs alternately alone and beside the busy process; also with threads that spin while they wait, as
 torch does by default (OMP_WAIT_POLICY=ACTIVE).
 
-usage: python benchmarks/neighbour.py [--images 12] [--rounds 3] [--quick]
+usage: python benchmarks/neighbour.py [--images 6] [--rounds 2] [--quick]
 """
 
 import argparse
@@ -50,8 +50,8 @@ def seconds(run: Path, images: Path, *, busy: bool, policy: str) -> float:
 def main() -> None:
     """Print one row per policy."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--images", type=int, default=12)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--images", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="3 images, one round")
     options = parser.parse_args()
     count, rounds = (3, 1) if options.quick else (options.images, options.rounds)

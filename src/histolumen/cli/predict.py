@@ -27,6 +27,9 @@ def predict(
     ] = None,
 ) -> None:
     """Predict class, probabilities and mask of each image; write masks, pictures and a table."""
+    from histolumen.engine.memory import keep_few_kernels
+
+    keep_few_kernels()  # before torch is imported
     from histolumen.console import ConsoleProgress
     from histolumen.deploy.exported import load_predictor
     from histolumen.engine.predict_files import find_images, predict_files

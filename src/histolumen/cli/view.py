@@ -37,6 +37,9 @@ def view(
     ] = False,
 ) -> None:
     """Look at images, slides and predictions in a browser: layers, thresholds, comparison, corrections."""
+    from histolumen.engine.memory import keep_few_kernels
+
+    keep_few_kernels()  # before torch is imported
     from histolumen.engine.slides.predict import SlideSettings
     from histolumen.settings import from_options
     from histolumen.view.serve import serve

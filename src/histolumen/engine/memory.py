@@ -1,10 +1,23 @@
-"""Configuration of malloc: keep freed memory for the next training step."""
+"""Configuration of memory: freed blocks are kept for the next training step, few compiled kernels for predictions."""
 
 import ctypes
+import os
 import sys
 
 # glibc's mallopt parameters (malloc.h)
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
+_KERNEL_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")  # of oneDNN, and of torch in front of it
+_KERNELS = "256"  # a network with two input sizes needs about 120
+
+
+def keep_few_kernels() -> None:
+    """Keep the memory of predictions flat for images of many sizes; to be called before torch is imported.
+
+    oneDNN compiles every convolution for every size of its input and keeps 1024 of them, half a gigabyte. A training
+    step needs more of them (and always the same), so it keeps the default. What the user has set stays.
+    """
+    for name in _KERNEL_CACHES:
+        os.environ.setdefault(name, _KERNELS)
 
 
 def keep_freed_memory() -> bool:
