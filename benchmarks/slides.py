@@ -141,9 +141,9 @@ def speeds(model: Model, path: Path, work: Path, settings: SlideSettings) -> tup
             torch.from_numpy(slide.read(grid.region(tile), (grid.tile, grid.tile), scale)).permute(2, 0, 1)[None] / 255
             for tile in grid.where(find_tissue(slide).touches)
         ]
-    model.method.predict(TilesInMemory(tiles[:1], bool(settings.flips)))  # warm-up
+    model.predictor.predict(TilesInMemory(tiles[:1], bool(settings.flips)))  # warm-up
     alone = TilesInMemory(tiles, bool(settings.flips))
-    model.method.predict(alone)
+    model.predictor.predict(alone)
     started = time.perf_counter()
     save_slide_prediction(model, path, work / f"out-{time.monotonic_ns()}", settings)
     return len(tiles), alone.seconds, time.perf_counter() - started
