@@ -91,6 +91,8 @@ class Soak:
                 where = f"{self.name}, disk {kind} at write {plan.at} of {counted.events}"
                 self.say(f"{where}: exit code {ended.code}: {ended.messages.strip().splitlines()[-1:]}")
                 allowed = {2, 3} if kind == "no rename" else {2}  # 3: some slides are left out, each with its reason
+                if "no report was written" in ended.messages:
+                    allowed = {0}  # everything else was written before
                 assert ended.code in allowed, f"{where}: exit code {ended.code}\n{ended.messages}"
                 assert "Traceback" not in ended.messages, f"{where}\n{ended.messages}"
                 self.tally.refusals += 1
