@@ -67,6 +67,7 @@ def test_predict_answers_as_the_run_folder(exported, tiny_run, tiny_manifest, tm
     ):
         result = command("predict", source, *images, "--out", tmp_path / name, *options)
         assert result.returncode == 0, result.stderr
+        assert ("an exported file does not know them" in result.stderr) == (name != "torch")
     expected = rows(tmp_path / "torch")
     for name in ("onnx", "openvino"):
         found = rows(tmp_path / name)

@@ -34,7 +34,7 @@ def predict(
     from histolumen.deploy.exported import load_predictor
     from histolumen.engine.predict_files import find_images, predict_files
     from histolumen.errors import first_few
-    from histolumen.familiarity.judgement import NOT_KNOWN
+    from histolumen.familiarity.judgement import NOT_COMPARED, NOT_KNOWN
 
     files = find_images(inputs, out)
     model = load_predictor(run, runtime)
@@ -59,7 +59,7 @@ def predict(
     typer.echo(f"{len(report.records)} of {len(files)} images done")
     suspect = sum(bool(record.get("warnings")) for record in report.records)
     if report.records and all(record.get("unlike_training") is None for record in report.records):
-        typer.echo(NOT_KNOWN, err=True)
+        typer.echo(NOT_KNOWN if run.is_dir() else NOT_COMPARED, err=True)
     elif suspect:
         typer.echo(f"{suspect} of them with warnings, see the column warnings of the table")
     if report.records:

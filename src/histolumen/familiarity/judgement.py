@@ -13,6 +13,8 @@ NOT_KNOWN = (
     "`train --resume` with the same recipe completes, or on fewer than five images, or exported"
 )
 """Said for a model without a reference."""
+NOT_COMPARED = "note: not compared with the training images: an exported file does not know them; use the run folder"
+"""Said for an exported model."""
 _GREY = 5.0  # units of CIELAB: a mean colour nearer to grey has no hue
 _MOST = 0.5  # share of the fields of a slide that must have a fault before the slide is said to have it
 _MANY = 0.25  # share of the fields of a slide that must be unlike the training images before it is said
