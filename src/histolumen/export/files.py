@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,15 @@ from PIL import Image
 
 from histolumen.atomic import new_file
 
-_EFFORT = 2  # of zlib; its default, 6, takes twice as long for 2 % (masks) to 9 % (pictures) smaller files
+_PNG = {"compress_level": 1, "compress_type": zlib.Z_RLE}
+"""Smooth pictures hardly repeat themselves, so that looking for repetitions only costs time: half of the default's for
+files of the same size (docs/performance.md)."""
 
 
 def save_picture(picture: Image.Image, path: Path) -> None:
     """Write a PNG atomically."""
     with new_file(path) as temporary:
-        picture.save(temporary, format="PNG", compress_level=_EFFORT)
+        picture.save(temporary, format="PNG", **_PNG)
 
 
 def save_soft_mask(soft_mask: np.ndarray, path: Path) -> None:
