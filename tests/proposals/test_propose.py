@@ -190,3 +190,18 @@ def test_without_extensions_it_is_the_papers_method():
     assert names == {"backbone", "localizer", "classifier"}
     terms = tiny_method("maxmin").losses(Batch(torch.rand(2, 3, 64, 64), torch.tensor([0, 1]))).terms
     assert set(terms) == {"localizer", "size", "foreground", "background"}
+
+
+def test_tissue_is_described_at_three_magnifications(backbone, monkeypatch):
+    seen = []
+    original = proposals._flip_means
+    monkeypatch.setattr(
+        proposals, "_flip_means", lambda net, image: seen.append(image.shape[2:]) or original(net, image)
+    )
+    with torch.no_grad():
+        all_three, without_own = proposals.tissue_views(backbone, Pictures()[0])
+    assert seen == [(144, 144), (96, 96), (48, 48)]
+    assert all_three.shape[1:] == without_own.shape[1:] == (6, 6)
+    enlarged, own, reduced = 80 + 112, 80 + 112, 112  # channels of the two grouping layers, and of the last
+    assert len(all_three) == enlarged + own + reduced
+    assert torch.equal(without_own, torch.cat([all_three[:enlarged], all_three[-reduced:]]))

@@ -41,7 +41,7 @@ def describe_split(
         f"tissue split in two: {part} ({share:.0f} % of the tissue) tells {telling} more surely, so it is taken as "
         "what decides",
         f"probability of the right label, typical: {inside:.2f} from this part, {outside:.2f} from the rest; "
-        f"two looks at the tissue (fine, coarse) agree on {100 * agreement:.0f} % of it",
+        f"two looks at the tissue (three and two magnifications) agree on {100 * agreement:.0f} % of it",
     ]
     if max(pair.uncertainty[1] - pair.uncertainty[0] for pair in pairs) < _SMALL_GAIN:
         lines.append("note: the difference is small; check on a few overlays that the masks mark the right tissue")

@@ -15,7 +15,7 @@ from histolumen.proposals.describe import describe_split, looks
 from histolumen.proposals.images import Proposals, WholeImages
 from histolumen.tissue.glass import find_glass, white_fields
 
-_HALF = 0.5
+_ZOOMS = 1.5, 1, 0.5
 _POSITIONS, _MIN_POSITIONS = 400, 16  # sampled per image; images with less tissue take no part in clustering
 _MAX_WHITE = 0.3  # share of a position's cell; positions with more are not tissue
 _MAX_IMAGES = 128  # used for clustering; every image gets a proposal
@@ -52,7 +52,7 @@ def propose_masks(backbone: Backbone, examples: WholeImages) -> Proposals:
     if not labels:
         raise DataError("no training image shows enough tissue to find clusters in; check the images with data check")
     per_view, memberships = [], []
-    for samples in examples.track(sampled, "splitting the tissue in two, by fine and by coarse structure"):
+    for samples in examples.track(sampled, "splitting the tissue in two, by two sets of features"):
         features = torch.stack(samples)
         per_view.append(clusters.tissue_clusters(features, torch.stack(labels), examples.seed))
         memberships.append(per_view[-1].membership(features))
@@ -114,14 +114,25 @@ def _balanced_sample(labels: Tensor, random: np.random.Generator) -> list[int]:
 def tissue_views(backbone: Backbone, image: Tensor) -> tuple[Tensor, Tensor]:
     """Two feature maps [C, h, w] of an image [1, 3, H, W] in [0, 1].
 
-    The first concatenates all grouping layers. The second concatenates the last of them and the same layer of the image
-    at half its size, which has a larger receptive field.
+    The image is seen enlarged, as it is and reduced: large features show single cells, small ones how cells are
+    arranged. The first map concatenates all three, the second leaves out the image as it is.
     """
-    own = [_smoothed(layer) for layer in _flip_means(backbone, image)]
-    sides = [max(round(_HALF * side), _MIN_SIDE) for side in image.shape[2:]]
-    half = _flip_means(backbone, F.interpolate(image, size=sides, mode="bilinear", antialias=True))[-1]
-    around = F.interpolate(half, size=own[-1].shape[2:], mode="bilinear", align_corners=False)
-    return torch.cat(own, dim=1)[0].cpu(), torch.cat([own[-1], around], dim=1)[0].cpu()
+    enlarged, own, reduced = (_flip_means(backbone, _zoomed(image, zoom, backbone)) for zoom in _ZOOMS)
+    size = own[0].shape[2:]
+    large, small = (_at(features, size) for features in (torch.cat(enlarged, dim=1), reduced[-1]))
+    return torch.cat([large, *map(_smoothed, own), small], dim=1)[0].cpu(), torch.cat([large, small], dim=1)[0].cpu()
+
+
+def _zoomed(image: Tensor, zoom: float, backbone: Backbone) -> Tensor:
+    if zoom == 1:
+        return image
+    multiple = backbone.size_multiple
+    sides = [max(multiple * round(zoom * side / multiple), _MIN_SIDE) for side in image.shape[2:]]
+    return F.interpolate(image, size=sides, mode="bilinear", antialias=True)
+
+
+def _at(features: Tensor, size: torch.Size) -> Tensor:
+    return F.interpolate(features, size=size, mode="bilinear", align_corners=False)
 
 
 def _flip_means(backbone: Backbone, image: Tensor) -> list[Tensor]:
