@@ -4,11 +4,14 @@ import copy
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
 from histolumen.encoders.backbone import BackboneSettings, build_backbone
 from histolumen.encoders.batchnorm import Case, CaseBatchNorm
 from histolumen.encoders.folding import FoldedConv, fold, has_batchnorm
+from histolumen.vision import Conv2dSame
 
 IMAGES = torch.randn(2, 3, 64, 96, generator=torch.Generator().manual_seed(0))
 
@@ -58,6 +61,20 @@ def test_separate_statistics_stay_separate(parts):
         expected, found, whole = network(IMAGES, *parts), fast(IMAGES, *parts), network(IMAGES)
     assert torch.allclose(found, expected, rtol=1e-4, atol=1e-4 * float(expected.abs().max()))
     assert torch.allclose(expected, whole, rtol=1e-2) == (parts == (Case.WHOLE,))
+
+
+@given(
+    st.tuples(st.integers(5, 20), st.integers(5, 20)),
+    st.sampled_from([1, 3, 5]),
+    st.sampled_from([1, 2]),
+    st.sampled_from([1, 2]),
+)
+def test_the_padding_of_tensorflow_is_the_same_without_a_padded_copy(size, kernel, stride, dilation):
+    torch.manual_seed(0)
+    conv = Conv2dSame(2, 4, kernel, stride, dilation=dilation, groups=2)
+    images = torch.randn(1, 2, *size)
+    with torch.inference_mode():
+        assert torch.allclose(FoldedConv(conv)(images), conv(images), atol=1e-5)
 
 
 def test_a_shared_tensor_is_never_written_to():

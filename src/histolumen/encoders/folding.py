@@ -6,7 +6,7 @@ returned, unchanged. Weights are stored channels last, the layout in which oneDN
 follow them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -43,13 +43,13 @@ class FoldedConv(nn.Conv2d):
         self.padding = conv.padding
         self.pads_same = isinstance(conv, Conv2dSame)
         self.activation = activation
-        self.weight, self.bias = _parameters(conv, *folded(conv, norm, Case.WHOLE))
         self.separate = isinstance(norm, CaseBatchNorm) and norm.statistics == "separate"
-        if self.separate:
-            for case in (Case.FOREGROUND, Case.BACKGROUND):
-                weight, bias = _parameters(conv, *folded(conv, norm, case))
-                self.register_parameter(f"{case}_weight", weight)
-                self.register_parameter(f"{case}_bias", bias)
+        for case in Case if self.separate else (Case.WHOLE,):
+            weight, bias = _parameters(conv, *folded(conv, norm, case))
+            self.register_parameter(_named(case, "weight"), weight)
+            self.register_parameter(_named(case, "bias"), bias)
+            if self.pads_same:
+                self.register_parameter(_named(case, "longer"), _with_zeros_in_front(weight))
 
     def forward(self, input: Tensor) -> Tensor:
         parts = current_cases()
@@ -58,18 +58,46 @@ class FoldedConv(nn.Conv2d):
         return torch.cat([self._run(part, case) for part, case in zip(input.chunk(len(parts)), parts, strict=True)])
 
     def _run(self, x: Tensor, case: Case) -> Tensor:
-        weight, bias = self.weight, self.bias
-        if self.separate and case is not Case.WHOLE:
-            weight, bias = getattr(self, f"{case}_weight"), getattr(self, f"{case}_bias")
+        if not self.separate:
+            case = Case.WHOLE
+        weight, bias, padding = getattr(self, _named(case, "weight")), getattr(self, _named(case, "bias")), self.padding
         if self.pads_same:
-            x = pad_same(x, list(self.kernel_size), list(self.stride), list(self.dilation))
-        if _onednn_can_run(x) and not isinstance(self.padding, str):
+            x, weight, padding = self._padded_as_tensorflow(x, weight, getattr(self, _named(case, "longer")))
+        if _onednn_can_run(x) and not isinstance(padding, str):
             name, numbers = ("none", []) if self.activation is None else _ACTIVATIONS[type(self.activation)]
-            sizes = [list(self.padding), list(self.stride), list(self.dilation)]
+            sizes = [list(padding), list(self.stride), list(self.dilation)]
             x = x.contiguous(memory_format=torch.channels_last)
             return torch.ops.mkldnn._convolution_pointwise(x, weight, bias, *sizes, self.groups, name, numbers, "")
-        x = F.conv2d(x, weight, bias, self.stride, self.padding, self.dilation, self.groups)
+        x = F.conv2d(x, weight, bias, self.stride, padding, self.dilation, self.groups)
         return x if self.activation is None else self.activation(x)
+
+    def _padded_as_tensorflow(
+        self, x: Tensor, weight: Tensor, longer: Tensor
+    ) -> tuple[Tensor, Tensor, tuple[int, ...]]:
+        """Input, weight and padding of a convolution with TensorFlow's padding, which may be wider below and right.
+
+        Torch pads both ends alike; a kernel with a row and a column of zeros in front makes up for the difference. That
+        costs less than a padded copy of the input.
+        """
+        is_traced = torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage] - documented
+        padding = None if is_traced else _padding(x, self.kernel_size, self.stride, self.dilation)
+        if padding is None:  # or a trace, which must not depend on the size of the input
+            padded = pad_same(x, list(self.kernel_size), list(self.stride), list(self.dilation))
+            return padded, weight, (0, 0)
+        above, below = padding
+        return x, weight if above == below else longer, below
+
+
+def _padding(
+    x: Tensor, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """TensorFlow's padding (above, left) and (below, right); None if these differ in one direction only, or if the
+    kernel is dilated."""
+    sizes = zip(x.shape[2:], kernel, stride, strict=True)
+    totals = [max((-(-side // step) - 1) * step + length - side, 0) for side, length, step in sizes]
+    if len({total % 2 for total in totals}) > 1 or any(step != 1 for step in dilation):
+        return None
+    return tuple(total // 2 for total in totals), tuple(-(-total // 2) for total in totals)
 
 
 def _onednn_can_run(x: Tensor) -> bool:
@@ -98,6 +126,16 @@ def _parameters(conv: nn.Conv2d, weight: Tensor, bias: Tensor | None) -> tuple[n
     needs = conv.weight.requires_grad
     copied = weight.detach().contiguous(memory_format=torch.channels_last)
     return nn.Parameter(copied, needs), None if bias is None else nn.Parameter(bias.detach(), needs)
+
+
+def _with_zeros_in_front(weight: Tensor) -> nn.Parameter:
+    longer = F.pad(weight.detach(), (1, 0, 1, 0)).contiguous(memory_format=torch.channels_last)
+    return nn.Parameter(longer, requires_grad=False)
+
+
+def _named(case: Case, tensor: str) -> str:
+    """Name of a parameter: those of whole images, or of all cases, have that of any convolution."""
+    return tensor if case is Case.WHOLE else f"{case}_{tensor}"
 
 
 def has_batchnorm(network: nn.Module) -> bool:
