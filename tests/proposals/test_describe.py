@@ -13,7 +13,7 @@ IMAGES, POSITIONS = 10, 40
 
 
 def pair(inside: float, outside: float) -> TissueClusters:
-    return TissueClusters(torch.zeros(1), torch.ones(1), nn.Linear(1, 1), 1, 0.3, (inside, outside))
+    return TissueClusters(torch.zeros(1), torch.ones(1), torch.eye(1), nn.Linear(1, 1), 1, 0.3, (inside, outside))
 
 
 def left(share: float = 0.25) -> torch.Tensor:

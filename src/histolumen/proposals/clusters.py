@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from histolumen import losses
 
 DIRECTIONS = 3  # spectral initialisations; the best result always came from one of the first two
+_MAIN_DIRECTIONS = 64  # of the features; on GlaS, results of different seeds are then alike (docs/results.md)
 _HIDDEN, _IMITATION_STEPS, _CUT_STEPS, _RATE = 64, 40, 120, 5e-3
 _STEEPNESS = 4.0  # of the initial sigmoid, per standard deviation of the projection
 _BALANCE = 0.1  # weight of the barrier against an empty cluster
@@ -27,11 +28,15 @@ _TINY = 1e-6
 
 @dataclass(frozen=True)
 class TissueClusters:
-    """Two clusters of features. `cut` is their normalised cut; `uncertainty` is the cross-validated cross-entropy
-    (nats) of the image label given the foreground, and given the background."""
+    """Two clusters of features, told apart by `head` along the main `directions` of the features.
+
+    `cut` is their normalised cut; `uncertainty` is the cross-validated cross-entropy (nats) of the image label given
+    the foreground, and given the background.
+    """
 
     mean: Tensor
     std: Tensor
+    directions: Tensor
     head: nn.Module
     sign: int
     cut: float
@@ -54,7 +59,7 @@ class TissueClusters:
         return walk(self._membership(positions), positions, tissue.flatten()).reshape(features.shape[1:])
 
     def _membership(self, positions: Tensor) -> Tensor:
-        return torch.sigmoid(self.sign * self.head(positions)[..., 0])
+        return torch.sigmoid(self.sign * self.head(positions @ self.directions)[..., 0])
 
 
 def standardised(features: Tensor, mean: Tensor, std: Tensor) -> Tensor:
@@ -98,13 +103,14 @@ def tissue_clusters(samples: Tensor, labels: Tensor, seed: int) -> TissueCluster
     edges = affinity(samples)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        refined = [_refine(samples, edges, start) for start in spectral_starts(samples, edges)]
+        main = _main_directions(samples)
+        refined = [_refine(samples @ main, edges, start) for start in spectral_starts(samples, edges)]
     head, cut = min(refined, key=lambda head_and_cut: head_and_cut[1])
     with torch.no_grad():
-        membership = torch.sigmoid(head(samples)[..., 0])
+        membership = torch.sigmoid(head(samples @ main)[..., 0])
     first, second = (label_uncertainty(_pooled(samples, cluster), labels) for cluster in (membership, 1 - membership))
     sign, uncertainty = (1, (first, second)) if first <= second else (-1, (second, first))
-    return TissueClusters(mean, std, head, sign, cut, uncertainty)
+    return TissueClusters(mean, std, main, head, sign, cut, uncertainty)
 
 
 def spectral_starts(samples: Tensor, edges: Tensor, count: int = DIRECTIONS) -> list[Tensor]:
@@ -130,6 +136,17 @@ def spectral_starts(samples: Tensor, edges: Tensor, count: int = DIRECTIONS) -> 
         scaled = (projection - projection.mean()) / projection.std().clamp_min(_TINY)
         starts.append(torch.sigmoid(_STEEPNESS * scaled))
     return starts
+
+
+def _main_directions(samples: Tensor) -> Tensor:
+    """The directions [C, K] in which the features [B, N, C] vary most, for projections of mean variance 1.
+
+    Minor directions mostly hold noise, to which the small network would adapt.
+    """
+    flat = samples.flatten(0, 1)
+    variances, directions = torch.linalg.eigh((flat.T @ flat / len(flat)).double())  # in ascending order
+    kept = variances[-_MAIN_DIRECTIONS:].clamp_min(_TINY)
+    return (directions[:, -_MAIN_DIRECTIONS:] / kept.mean().sqrt()).to(samples)
 
 
 def label_uncertainty(pooled: Tensor, labels: Tensor) -> float:

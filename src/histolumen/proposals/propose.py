@@ -16,7 +16,7 @@ from histolumen.proposals.images import Proposals, WholeImages
 from histolumen.tissue.glass import find_glass, white_fields
 
 _ZOOMS = 1.5, 1, 0.5
-_POSITIONS, _MIN_POSITIONS = 400, 16  # sampled per image; images with less tissue take no part in clustering
+_POSITIONS, _MIN_POSITIONS = 800, 16  # sampled per image; images with less tissue take no part in clustering
 _MAX_WHITE = 0.3  # share of a position's cell; positions with more are not tissue
 _MAX_IMAGES = 128  # used for clustering; every image gets a proposal
 _MIN_SIDE = 32  # pixels
