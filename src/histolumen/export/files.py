@@ -15,7 +15,7 @@ from histolumen.atomic import new_file
 
 _PNG = {"compress_level": 1, "compress_type": zlib.Z_RLE}
 """Smooth pictures hardly repeat themselves, so that looking for repetitions only costs time: half of the default's for
-files of the same size (docs/performance.md)."""
+files of the same size."""
 
 
 def save_picture(picture: Image.Image, path: Path) -> None:
