@@ -4,9 +4,10 @@ A localizer and a classifier share one backbone. The localizer's winning class m
 classifier must predict the class of X+ = X * M+ (Eq. 1-1) and be uncertain on X- = X * (1 - M+) (Eq. 6 or 7), while a
 barrier keeps both regions large (Eq. 5).
 
-Extensions of the paper, all off by default (docs/method.md): a mask decoder (`mask_from`), mask proposals from tissue
-clusters (`grouping`), which the current mask can update (`self_training`), an edge-aware term (`edges`), a class whose
-images have no foreground (`negative_evidence`), and masking of features instead of the image (`mask_at`).
+Extensions of the paper, all off by default (docs/method.md): a mask decoder (`mask_from`), whose mask is refined for
+each image (`refine`), mask proposals from tissue clusters (`grouping`), which the current mask can update
+(`self_training`), an edge-aware term (`edges`), a class whose images have no foreground (`negative_evidence`), and
+masking of features instead of the image (`mask_at`).
 """
 
 from typing import Any, cast
@@ -25,6 +26,7 @@ from histolumen.errors import ConfigError
 from histolumen.methods.base import Losses, Method, predict_flipped, register
 from histolumen.methods.maxmin_settings import MaxMinSettings
 from histolumen.methods.view import Answer, Layer, MapRunner, Mask, View, appended, at_once, resized, stretched
+from histolumen.nets.discriminant import refined
 from histolumen.nets.pooling import WildcatHead
 from histolumen.nets.pyramid import PyramidDecoder
 from histolumen.proposals.images import Proposals, WholeImages
@@ -175,7 +177,9 @@ class MaxMin(Method):
         )
 
     def _decoder_logits(self, X: Tensor) -> Tensor:
-        return cast("PyramidDecoder", self.decoder)(*self._features(X))
+        features, inner = self._features(X)
+        logits = cast("PyramidDecoder", self.decoder)(features, inner)
+        return refined(logits, inner or [features]) if self.settings.refine else logits
 
     def wants_proposals(self, epoch: int) -> bool:
         s = self.settings
@@ -183,8 +187,9 @@ class MaxMin(Method):
         return s.grouping > 0 and (epoch == 0 or updates)
 
     def propose(self, images: WholeImages, first: Proposals | None) -> Proposals:
+        s = self.settings
         if first is None:
-            return propose_masks(self.backbone, images)
+            return propose_masks(self.backbone, images, self.decoder.layers if s.refine and self.decoder else ())
         was_training = self.training
         self.eval()
         proposals = [

@@ -51,6 +51,8 @@ class MaxMinSettings(PoolingSettings):
     downsampled image is used instead; patches of 14 pixels are halved once, to 7."""
     decoder_width: int = Field(default=64, ge=1)
     """`decoder`: number of hidden channels."""
+    refine: bool = False
+    """`decoder`: in predictions, refine the mask of each image by a linear discriminant of its own fine features."""
     grouping: float = Field(default=0.0, ge=0)
     """`decoder`: weight of the loss on mask proposals, which are tissue clusters of the backbone's features computed
     before training; the labels decide which cluster is the foreground. 0: no proposals."""
@@ -68,6 +70,8 @@ class MaxMinSettings(PoolingSettings):
     def _parts_fit(self) -> "MaxMinSettings":
         if self.grouping and self.mask_from != "decoder":
             raise ValueError("grouping trains a decoder: set method.mask_from=decoder as well")
+        if self.refine and self.mask_from != "decoder":
+            raise ValueError("refine needs the features of a decoder: set method.mask_from=decoder as well")
         if self.self_training and not self.grouping:
             raise ValueError("self_training updates the proposals of grouping: set method.grouping as well")
         terms = (self.grouping, self.edges, self.negative_evidence, self.size_barrier, self.foreground)
