@@ -19,6 +19,7 @@ METHODS = [
     ("erase", {}),
     ("maxmin", {"background": "eem"}),
     ("maxmin", {"mask_from": "decoder", "classifier_scale": 0.5}),
+    ("maxmin", {"mask_from": "decoder", "refine": True}),
     ("maxmin", {"mask_at": "features", "mask_stride": 8}),
     ("negev", {}),
     ("unet", {}),

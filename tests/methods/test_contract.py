@@ -21,6 +21,7 @@ FORMS = {
         {"background": "eem", "foreground": False},
         {"background": "none"},
         {"mask_from": "decoder", "grouping": 1, "edges": 1},
+        {"mask_from": "decoder", "refine": True},
         {"mask_at": "features"},
         {"mask_at": "features", "mask_stride": 4, "mask_from": "decoder"},
     ),

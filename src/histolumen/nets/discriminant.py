@@ -52,7 +52,7 @@ def _fit(features: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
     """Weights [B, C] and offset [B, 1, 1, 1] of the discriminant: `weights @ features + offset` is its log-likelihood
     ratio, for features [B, C, h, w] and logits of the mask [B, 1, h, w]."""
     x, start = features.flatten(2).transpose(1, 2), prior.flatten(1)
-    mean, std = x.mean(1, keepdim=True), x.std(1, keepdim=True).clamp_min(_TINY)
+    mean, std = x.mean(1, keepdim=True), x.std(1, correction=0, keepdim=True).clamp_min(_TINY)
     x = (x - mean) / std
     inverse = _inverse(x.transpose(1, 2) @ x / x.shape[1] + _RIDGE * torch.eye(x.shape[2], device=x.device))
     logits = start
