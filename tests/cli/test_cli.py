@@ -116,6 +116,24 @@ def test_evaluate_writes_its_scores_into_the_run_folder(tiny_run, table):
     assert {"error", "f1_plus", "f1_minus", "pxap", "miou", "pixel_confusion", "interval_95"} <= set(content)
 
 
+def test_flips_can_be_chosen_without_another_training(tiny_run, table, tiny_manifest, tmp_path):
+    for option in ("--flips", "--no-flips"):
+        result = run("evaluate", tiny_run, "--data", table, "--split", "valid", option)
+        assert result.returncode == 0, result.stderr
+    own, flips, none = (
+        json.loads((tiny_run / "evaluation" / f"valid{suffix}.json").read_text())
+        for suffix in ("", "-flips", "-no-flips")
+    )
+    assert own["pxap"] == none["pxap"] != flips["pxap"]
+    image = tiny_manifest.image_path(tiny_manifest.rows[0])
+    assert run("predict", tiny_run, image, "--out", tmp_path / "out").returncode == 0
+    mixed = run("predict", tiny_run, image, "--out", tmp_path / "out", "--flips")
+    assert "another model" in refused(mixed)  # one folder never mixes answers with and without flips
+    assert "--set images.test_flips=true" in refused(
+        run("evaluate", "glas-cpu", "--data", table, "--folds", 2, "--out", tmp_path / "folds", "--flips")
+    )
+
+
 def test_synthetic_set_from_the_command_line(tmp_path):
     result = run("data", "synthetic", tmp_path / "s", "--images", 6, "--size", 64, "--seed", 1)
     assert result.returncode == 0, result.stderr

@@ -48,6 +48,13 @@ def rows(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def test_flips_of_an_exported_model_cannot_be_changed(exported, tmp_path):
+    Image.new("RGB", (64, 64), "pink").save(tmp_path / "image.png")
+    result = command("predict", exported, tmp_path / "image.png", "--out", tmp_path / "out", "--no-flips")
+    assert result.returncode == 2
+    assert "has its flips inside" in result.stderr
+
+
 def test_the_card_is_in_the_file_and_beside_it(exported, tiny_run):
     beside = json.loads(exported.with_name("model.onnx.json").read_text())
     card = load_predictor(exported).card

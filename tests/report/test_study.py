@@ -53,6 +53,15 @@ def test_parts_of_the_best_recipe_are_switched_one_at_a_time():
     assert [job.config.seed for job in jobs] == [0] * len(points_of("parts")) + [1] * len(points_of("parts"))
 
 
+def test_some_rows_are_studied_first_and_others_later():
+    some = plan("parts", recipe="glas-best", overrides=(), rows=("no refinement", "all parts"))
+    assert [job.title for job in some.jobs()] == ["all parts", "no refinement"]
+    more = plan("parts", recipe="glas-best", overrides=(), rows=("glass kept",)).joined(some)
+    assert [job.title for job in more.jobs()] == ["all parts", "no refinement", "glass kept"]
+    with pytest.raises(ConfigError, match=r"no row 'no refinment'.*no refinement"):
+        plan("parts", recipe="glas-best", overrides=(), rows=("no refinment",))
+
+
 def test_only_max_min_can_be_studied():
     with pytest.raises(ConfigError, match="another method"):
         plan(recipe="glas-cam-avg").config(points_of("ablation")[0])

@@ -12,6 +12,7 @@ BINARISE_HELP = (
     "threshold: the soft mask at 0.5. true-label: the paper's rule for its baselines, where the argmax over class maps "
     "is the true class or, with images.negative_class, any class with foreground."
 )
+FLIPS_HELP = "Average over four flips of each image, four times the work; default: as the recipe says."
 _FOLDS = "With --folds"  # panels of the help
 _RUN = "Without --folds"
 
@@ -23,6 +24,7 @@ def evaluate(
     data: Annotated[Path, typer.Option(help="Manifest.")],
     images: Annotated[Path | None, typer.Option(help="Folder of the images, if they have moved.")] = None,
     binarise: Annotated[Binarise, typer.Option(help=BINARISE_HELP)] = "threshold",
+    flips: Annotated[bool | None, typer.Option("--flips/--no-flips", help=FLIPS_HELP, rich_help_panel=_RUN)] = None,
     split: Annotated[
         Split | None, typer.Option(help="Split to evaluate.", show_default="test", rich_help_panel=_RUN)
     ] = None,
@@ -61,9 +63,10 @@ def evaluate(
     from histolumen.errors import ConfigError
 
     if folds is not None:
-        if split or json or csv or overwrite:
+        if split or json or csv or overwrite or flips is not None:
             raise ConfigError(
-                "--split, --json, --csv and --overwrite are for a run; with --folds the results are in --out"
+                "--split, --json, --csv, --overwrite and --flips are for a run; with --folds the results are in --out, "
+                "and flips are set by --set images.test_flips=true"
             )
         if out is None:
             raise ConfigError("--folds trains several runs; give a folder for them with --out")
@@ -71,7 +74,7 @@ def evaluate(
         return
     if out is not None or overrides or workers != 1:
         raise ConfigError("--out, --set and --workers are for the cross-validation of a recipe; add --folds 5")
-    _evaluate_run(run, data, images, split or "test", json, csv, binarise, overwrite)
+    _evaluate_run(run, data, images, split or "test", json, csv, binarise, flips, overwrite)
 
 
 def _evaluate_run(
@@ -82,6 +85,7 @@ def _evaluate_run(
     json: Path | None,
     csv: Path | None,
     binarise: Binarise,
+    flips: bool | None,
     overwrite: bool,
 ) -> None:
     from histolumen.atomic import refuse_replacing
@@ -102,11 +106,13 @@ def _evaluate_run(
         raise RunError(
             f"{run}: is a recipe, not a run; train it first, or cross-validate it with --folds 5 --out FOLDER"
         )
-    model = load(folder)
+    model = load(folder) if flips is None else load(folder).with_flips(flips)
     manifest = read_manifest(data, images)
     result = measure(model, manifest, split, binarise=binarise, progress=ConsoleProgress())
     home = folder.parent if (folder.parent / "config.yaml").is_file() else folder  # not best/: training replaces it
     name = split if binarise == "threshold" else f"{split}-{binarise}"
+    if flips is not None:
+        name += "-flips" if flips else "-no-flips"
     table = csv or home / "evaluation" / f"{name}.csv"
     save_table([image_record(image) for image in result.images], table)
     if json == Path("-"):

@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from histolumen.cli.evaluate import FLIPS_HELP
+
 
 def predict(
     run: Annotated[Path, typer.Argument(help="Run folder, or its best/; or a file that `export` wrote.")],
@@ -21,6 +23,7 @@ def predict(
         bool, typer.Option("--heatmap", help="Also write soft masks in colours, with a colour bar.")
     ] = False,
     geojson: Annotated[bool, typer.Option("--geojson", help="Also write regions as GeoJSON, for QuPath.")] = False,
+    flips: Annotated[bool | None, typer.Option("--flips/--no-flips", help=FLIPS_HELP)] = None,
     runtime: Annotated[
         Literal["torch", "onnx", "openvino"] | None,
         typer.Option(help="What runs an exported file; default: as its suffix says. A run folder needs torch."),
@@ -32,12 +35,20 @@ def predict(
     keep_few_kernels()  # before torch is imported
     from histolumen.console import ConsoleProgress
     from histolumen.deploy.exported import load_predictor
+    from histolumen.engine.model import Model
     from histolumen.engine.predict_files import find_images, predict_files
-    from histolumen.errors import first_few
+    from histolumen.errors import ConfigError, first_few
     from histolumen.familiarity.judgement import NOT_COMPARED, NOT_KNOWN
 
     files = find_images(inputs, out)
     model = load_predictor(run, runtime)
+    if flips is not None:
+        if not isinstance(model, Model):
+            raise ConfigError(
+                f"{run}: an exported model has its flips inside; predict with the run folder, or train with "
+                "--set images.test_flips and export again"
+            )
+        model = model.with_flips(flips)
     report = predict_files(
         model,
         files,

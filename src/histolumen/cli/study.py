@@ -35,6 +35,10 @@ def study(
         list[Kind] | None,
         typer.Option(metavar="sem|eem", help="Form of the background term; repeat for both.", show_default="both"),
     ] = None,
+    rows: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ROW", help="A row of the study's table; repeat for several.", show_default="all"),
+    ] = None,
     seeds: Seeds = None,
     split: Annotated[Split, typer.Option(help="Split to evaluate.")] = "valid",
     binarise: Annotated[Binarise, typer.Option(help=BINARISE_HELP)] = "threshold",
@@ -55,6 +59,7 @@ def study(
         recipe=recipe or ("folder-best" if name == "parts" else "folder"),
         overrides=tuple(overrides or ()),
         kinds=tuple(kind.value for kind in kinds or ()),
+        rows=tuple(rows or ()),
         seeds=tuple(seeds or ()),
         split=split,
         binarise=binarise,

@@ -71,6 +71,17 @@ class Model:
         """Whether the model predicts classes; some methods predict a mask only."""
         return self.method.classifies
 
+    def with_flips(self, flips: bool) -> "Model":
+        """The same model, with predictions averaged over four flips of each image or from the image alone."""
+        images = self.config.images
+        if images.test_flips == flips:
+            return self
+        config = self.config.model_copy(update={"images": images.model_copy(update={"test_flips": flips})})
+        identity = f"{self.identity}{'+' if flips else '-'}flips"  # its answers are others
+        return Model(
+            self.method, self.classes, config, self.device, self.mpp, identity, self.temperature, self.reference
+        )
+
     def predict(self, image: ImageLike) -> Prediction:
         """Predict class and mask of one image.
 

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from pydantic import field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from histolumen.config import RunConfig, parse_config, read_recipe, set_key
 from histolumen.engine.evaluate import Binarisation
-from histolumen.errors import ConfigError
+from histolumen.errors import ConfigError, nearest
 from histolumen.report.rows import Printed
 from histolumen.report.runs.plan import Job, Plan
 
@@ -53,7 +53,7 @@ class StudyPlan(Plan):
 
     file: ClassVar[str] = "study.json"
     fixed: ClassVar[tuple[str, ...]] = ("study", "recipe", "overrides")
-    lists: ClassVar[tuple[str, ...]] = ("kinds", "seeds")
+    lists: ClassVar[tuple[str, ...]] = ("kinds", "rows", "seeds")
     first_column: ClassVar[str] = "setting"
 
     study: StudyName
@@ -62,6 +62,8 @@ class StudyPlan(Plan):
     """The recipe whose Max-Min settings are varied."""
     kinds: tuple[Kind, ...] = KINDS
     """Forms of the background term; empty: both."""
+    rows: tuple[str, ...] = Field(default=(), validate_default=True)
+    """Labels of the points; empty: all of them."""
     seeds: tuple[int, ...] = ()
     """One run per point and seed; empty: one run with the recipe's seed."""
     split: str = "valid"
@@ -71,6 +73,15 @@ class StudyPlan(Plan):
     @classmethod
     def _in_order(cls, kinds: tuple[Kind, ...]) -> tuple[Kind, ...]:
         return tuple(kind for kind in KINDS if not kinds or kind in kinds)
+
+    @field_validator("rows")
+    @classmethod
+    def _known(cls, rows: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        labels = [point.label for point in points_of(info.data["study"], info.data["kinds"])]
+        for row in rows:
+            if row not in labels:
+                raise ConfigError(f"--rows: the study {info.data['study']} has no row '{row}'; {nearest(row, labels)}")
+        return tuple(label for label in labels if not rows or label in rows)
 
     @property
     def name(self) -> str:
@@ -99,6 +110,7 @@ class StudyPlan(Plan):
             )
             for seed in self.seeds or (None,)
             for point in points_of(self.study, self.kinds)
+            if point.label in self.rows
         ]
 
     def config(self, point: Point, seed: int | None = None) -> RunConfig:
@@ -162,7 +174,10 @@ _ABLATION = (
 _PARTS = (
     Point("all parts"),
     Point("no grouping", ("method.grouping=0",)),
-    Point("class maps instead of a decoder", ("method.grouping=0", "method.mask_from=cam")),
+    Point("class maps instead of a decoder", ("method.grouping=0", "method.refine=false", "method.mask_from=cam")),
+    Point("no refinement", ("method.refine=false",)),
+    Point("glass kept", ("images.glass=keep",)),
+    Point("holes and specks kept", ("mask.fill_holes=0", "mask.min_area=0")),
     Point("decoder at stride 16", ("method.decoder_stride=16",)),
     Point("no background term", ("method.background=none",)),
     Point("no X+ and X-", ("method.foreground=false", "method.background=none")),

@@ -57,10 +57,7 @@ class Job:
         method, backbone = self.config.method.name, self.config.backbone
         if method in _OWN_START:
             return _OWN_START[method]
-        source = {"none": "from scratch", "auto": "published weights"}.get(
-            backbone.weights, Path(backbone.weights).name
-        )
-        return f"{backbone.name}, {source}"
+        return f"{backbone.name}, {_STARTS.get(backbone.weights, Path(backbone.weights).name)}"
 
     @property
     def name(self) -> str:
