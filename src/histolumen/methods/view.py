@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from histolumen.encoders.geometry import FeatureGeometry, enlarge, stretch
 
 MapNet = Callable[[Tensor], Tensor]
-"""From normalised pixels [B, 3, H, W] to maps [B, K, h, w]; fully convolutional."""
+"""From normalised pixels [B, 3, H, W] of any size to maps [B, K, h, w]."""
 Pointwise = Callable[[Tensor], Tensor]
 """A function applied to each pixel or position independently."""
 Masking = Callable[[Tensor, Tensor], Tensor]
