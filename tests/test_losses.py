@@ -94,6 +94,13 @@ def test_size_barrier_has_a_finite_gradient_for_empty_and_full_masks(fill):
     assert (torch.sign(gradient) == towards_balance).all()
 
 
+def test_size_barrier_of_a_mask_in_bfloat16_is_computed_in_single_precision():
+    mask, t = torch.rand(2, 1, 160, 160).bfloat16(), torch.tensor(5.0)
+    value = losses.size_barrier(mask, t)
+    assert value.dtype == torch.float32
+    assert value.item() == pytest.approx(losses.size_barrier(mask.float(), t).item(), rel=1e-6)
+
+
 def test_size_barrier_is_lowest_when_balanced():
     values = [losses.size_barrier(torch.full((1, 1, 8, 8), share), torch.tensor(5.0)) for share in (0.2, 0.5, 0.8)]
     assert values[1] < values[0]

@@ -50,7 +50,7 @@ def size_barrier(foreground: Tensor, t: Tensor, unit: SizeUnit = "pixels", negat
         unit: measure sizes s+ and s- as sums of mask values, or as shares of the image.
         negative: which images [B] have no foreground; only the size of their background counts.
     """
-    foreground_size = foreground.flatten(1).sum(1)
+    foreground_size = foreground.float().flatten(1).sum(1)  # a sum in bfloat16 has three digits
     total = foreground[0].numel()
     background_size = total - foreground_size
     if unit == "fraction":
