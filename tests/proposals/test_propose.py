@@ -10,7 +10,6 @@ from build import tiny_method
 
 from histolumen.data.batch import Batch
 from histolumen.encoders.backbone import BackboneSettings, build_backbone
-from histolumen.encoders.tapping import layer_of_stride
 from histolumen.methods.maxmin import MaxMinSettings
 from histolumen.proposals import propose as proposals
 
@@ -70,19 +69,6 @@ def test_the_region_that_depends_on_the_label_is_proposed(backbone):
         assert proposal[truth > 0.9].mean() > proposal[truth < 0.1].mean() + 0.2
         assert proposal.min() >= 0
         assert proposal.max() <= 1
-
-
-def test_refined_proposals_are_fine_and_follow_the_disc(backbone):
-    pictures, layers = Pictures(), [layer_of_stride(backbone.trunk, stride) for stride in (4, 8)]
-    coarse, fine = proposals.propose_masks(backbone, pictures), proposals.propose_masks(backbone, pictures, layers)
-    for index, (before, after) in enumerate(zip(coarse, fine, strict=True)):
-        assert after.shape == (before.shape[0] * 4, before.shape[1] * 4)
-        truth = torch.nn.functional.interpolate(
-            pictures.disc(index)[None, None].float(), size=after.shape, mode="area"
-        )[0, 0]
-        assert after[truth > 0.9].mean() > after[truth < 0.1].mean() + 0.2
-        assert after.min() >= 0
-        assert after.max() <= 1
 
 
 def test_images_are_counted_and_the_result_described(backbone):

@@ -187,9 +187,8 @@ class MaxMin(Method):
         return s.grouping > 0 and (epoch == 0 or updates)
 
     def propose(self, images: WholeImages, first: Proposals | None) -> Proposals:
-        s = self.settings
         if first is None:
-            return propose_masks(self.backbone, images, self.decoder.layers if s.refine and self.decoder else ())
+            return propose_masks(self.backbone, images)
         was_training = self.training
         self.eval()
         proposals = [

@@ -1,6 +1,5 @@
 """Mask proposals before training: tissue clusters of a backbone's features, over all training images."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +10,6 @@ from torch.nn import functional as F
 from histolumen.encoders.backbone import Backbone
 from histolumen.encoders.geometry import FLIPS
 from histolumen.errors import DataError
-from histolumen.nets.discriminant import refined
 from histolumen.proposals import clusters
 from histolumen.proposals.describe import describe_split, looks
 from histolumen.proposals.images import Proposals, WholeImages
@@ -22,22 +20,15 @@ _POSITIONS, _MIN_POSITIONS = 800, 16  # sampled per image; images with less tiss
 _MAX_WHITE = 0.3  # share of a position's cell; positions with more are not tissue
 _MAX_IMAGES = 128  # used for clustering; every image gets a proposal
 _MIN_SIDE = 32  # pixels
-_LEAST = 0.01  # probability of a proposal, before it is refined
 _CACHE_BYTES = 2_000_000_000  # of features kept between clustering and proposing
 
 
 @torch.no_grad()
-def propose_masks(backbone: Backbone, examples: WholeImages, fine_layers: Sequence[str] = ()) -> Proposals:
+def propose_masks(backbone: Backbone, examples: WholeImages) -> Proposals:
     """Foreground proposals of all images at the stride of the backbone: the mean over two feature views.
 
     White fields (lumens, gaps, glass) have no texture that could be clustered, so clusters are found on tissue alone;
     a lumen then follows the tissue it resembles most, and glass is background.
-
-    Args:
-        backbone: computes the features.
-        examples: the images.
-        fine_layers: layers of the backbone, fine to coarse, by whose features the proposals are refined; proposals then
-            have the stride of the first one.
     """
     was_training = backbone.training
     backbone.eval()
@@ -72,9 +63,7 @@ def propose_masks(backbone: Backbone, examples: WholeImages, fine_layers: Sequen
         viewed = cached[index] if index in cached else view_image(backbone, examples[index])
         views = zip(per_view, viewed.views, strict=True)
         mean = torch.stack([each.foreground(features, viewed.tissue) for each, features in views]).mean(0)
-        if fine_layers:
-            mean = _refined(mean, backbone, examples[index], fine_layers)
-        proposals.append(mean * (1 - _at(viewed.glass[None, None], mean.shape)[0, 0]))
+        proposals.append(mean * (1 - viewed.glass))
     backbone.train(was_training)
     return proposals
 
@@ -100,13 +89,6 @@ def view_image(backbone: Backbone, image: Tensor) -> ViewedImage:
     ]
     appearance = F.interpolate(looks(image[0])[None], size=views[0].shape[1:], mode="area")[0].cpu()
     return ViewedImage(views, shares[0] <= _MAX_WHITE, shares[1], appearance)
-
-
-def _refined(proposal: Tensor, backbone: Backbone, image: Tensor, layers: Sequence[str]) -> Tensor:
-    """A proposal [h, w] at the stride of the first layer, its boundary refined by the image's own features."""
-    _, levels = backbone.with_layers(backbone.normalise(image), layers)
-    logits = torch.logit(_at(proposal[None, None].to(image), levels[0].shape[2:]), eps=_LEAST)
-    return torch.sigmoid(refined(logits, levels))[0, 0].cpu()
 
 
 def _sample_tissue(tissue: Tensor, random: np.random.Generator) -> np.ndarray | None:
