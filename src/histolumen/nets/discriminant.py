@@ -17,7 +17,7 @@ _WIDE = 5  # positions of the coarsest level: side of the neighbourhood that fea
 _RIDGE = 0.1  # added to the variances, which are 1
 _FEW = 50.0  # positions of either side from which the discriminant has half of its weight
 _SUREST = 4.6  # largest logit of the mask, a probability of 0.99: more would leave the discriminant no say
-_INVERSE_STEPS = 14  # double the correct digits each, enough for any correlation matrix with this ridge
+_INVERSE_STEPS = 14  # double the correct digits each; enough for a few hundred features with this ridge
 _TINY = 1e-6
 
 
