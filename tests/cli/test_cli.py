@@ -117,8 +117,8 @@ def test_evaluate_writes_its_scores_into_the_run_folder(tiny_run, table):
 
 
 def test_flips_can_be_chosen_without_another_training(tiny_run, table, tiny_manifest, tmp_path):
-    for option in ("--flips", "--no-flips"):
-        result = run("evaluate", tiny_run, "--data", table, "--split", "valid", option)
+    for options in ((), ("--flips",), ("--no-flips",)):
+        result = run("evaluate", tiny_run, "--data", table, "--split", "valid", *options)
         assert result.returncode == 0, result.stderr
     own, flips, none = (
         json.loads((tiny_run / "evaluation" / f"valid{suffix}.json").read_text())

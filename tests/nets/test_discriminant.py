@@ -6,7 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from histolumen.nets.discriminant import _inverse, refined
+from histolumen.nets.discriminant import Refinement, _inverse
+
+
+def refined(logits: torch.Tensor, levels: list[torch.Tensor], tissue: torch.Tensor | None = None) -> torch.Tensor:
+    tissue = torch.ones_like(logits) if tissue is None else tissue
+    return Refinement([level.shape[1] for level in levels])(logits, levels, tissue)
 
 
 def scene(side: int = 64, seed: int = 0, tilt: float = 1.0) -> tuple[torch.Tensor, list[torch.Tensor], torch.Tensor]:
@@ -49,6 +54,41 @@ def test_a_mask_of_one_side_alone_stays(value):
     _, levels, _ = scene()
     logits = torch.full((1, 1, 64, 64), value)
     assert torch.allclose(torch.sigmoid(refined(logits, levels)), torch.sigmoid(logits), atol=0.01)
+
+
+def test_glass_beside_the_tissue_changes_nothing():
+    """Painted over, it is sure background, of constant features unlike all others."""
+    logits, levels, gland = scene()
+    with_glass = refined(
+        torch.cat([logits, torch.full_like(logits, -5.0)], dim=3),
+        [torch.cat([level, torch.full_like(level, 10.0)], dim=3) for level in levels],
+        torch.cat([torch.ones_like(logits), torch.zeros_like(logits)], dim=3),
+    )[..., :64]
+    assert overlap(with_glass, gland) > 0.85
+    assert ((with_glass > 0) != (refined(logits, levels) > 0)).float().mean() < 0.01
+
+
+def test_an_image_of_glass_alone_is_left_as_it_is():
+    logits, levels, _ = scene()
+    assert torch.allclose(
+        refined(logits, levels, torch.zeros_like(logits)).clamp(-4, 4), logits.clamp(-4, 4), atol=0.05
+    )
+
+
+def test_many_channels_are_reduced_and_still_separate():
+    logits, levels, gland = scene(side=128)
+    many = [torch.cat([level, torch.randn(1, 200, *level.shape[2:])], dim=1) for level in levels]
+    many[0][:, 6:60] += 1.5 * gland
+    module = Refinement([level.shape[1] for level in many])
+    assert not module.state_dict()
+    assert overlap(module(logits, many, torch.ones_like(logits)), gland) > 0.85
+
+
+def test_it_is_computed_in_single_precision():
+    logits, levels, _ = scene()
+    with torch.autocast("cpu", torch.bfloat16):
+        inside = refined(logits, levels)
+    assert torch.equal(inside, refined(logits, levels))
 
 
 def test_a_few_sure_positions_hardly_count():

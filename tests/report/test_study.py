@@ -1,8 +1,11 @@
 """The configurations of the studies; tests/report/runs tests how they are run."""
 
+import json
+
 import pytest
 
-from histolumen.errors import ConfigError
+from histolumen.errors import ConfigError, RunError
+from histolumen.report.runs.plan import read_plan
 from histolumen.report.runs.runner import run_plan
 from histolumen.report.runs.table import results_table
 from histolumen.report.study import StudyPlan, points_of
@@ -60,6 +63,21 @@ def test_some_rows_are_studied_first_and_others_later():
     assert [job.title for job in more.jobs()] == ["all parts", "no refinement", "glass kept"]
     with pytest.raises(ConfigError, match=r"no row 'no refinment'.*no refinement"):
         plan("parts", recipe="glas-best", overrides=(), rows=("no refinment",))
+
+
+def test_a_part_that_the_recipe_does_not_have_is_not_studied():
+    assert "holes and specks kept" in [job.title for job in plan("parts", recipe="glas-best", overrides=()).jobs()]
+    assert "holes and specks kept" not in [
+        job.title for job in plan("parts", recipe="folder-best", overrides=()).jobs()
+    ]
+
+
+@pytest.mark.parametrize("change", [{"study": "other"}, {"rows": ["a row of another version"]}])
+def test_a_damaged_plan_is_one_error(change, tmp_path):
+    stored = {**plan("parts", recipe="glas-best", overrides=()).model_dump(mode="json"), **change}
+    (tmp_path / "study.json").write_text(json.dumps(stored))
+    with pytest.raises(RunError, match="not a valid plan"):
+        read_plan(tmp_path, StudyPlan)
 
 
 def test_only_max_min_can_be_studied():

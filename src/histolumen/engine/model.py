@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from histolumen.engine.slides.predict import SlideSettings
     from histolumen.engine.slides.prediction import SlidePrediction
 
+_FLIPS_CHANGED = " test_flips="
+
 
 class Model:
     """A trained method with its classes and pre-processing, returned by `histolumen.load`.
@@ -54,7 +56,8 @@ class Model:
         self.config = config
         self.mpp = mpp
         self.identity = identity
-        """SHA-256 over weights, class names and settings; "" for a model that was not loaded from a folder."""
+        """SHA-256 over weights, class names and settings, and what `with_flips` changed; "" for a model that was not
+        loaded from a folder."""
         self.temperature = temperature or 1.0
         """Calibration of the class probabilities; 1 leaves them as the method computes them."""
         self.reference = reference
@@ -72,12 +75,17 @@ class Model:
         return self.method.classifies
 
     def with_flips(self, flips: bool) -> "Model":
-        """The same model, with predictions averaged over four flips of each image or from the image alone."""
+        """The same model, with predictions averaged over four flips of each image or from the image alone.
+
+        Its temperature stays the one that was fitted as the recipe says.
+        """
         images = self.config.images
         if images.test_flips == flips:
             return self
         config = self.config.model_copy(update={"images": images.model_copy(update={"test_flips": flips})})
-        identity = f"{self.identity}{'+' if flips else '-'}flips"  # its answers are others
+        identity = self.identity.partition(_FLIPS_CHANGED)[0]
+        if identity == self.identity and identity:  # not back to what was trained: its answers are others
+            identity += f"{_FLIPS_CHANGED}{str(flips).lower()}"
         return Model(
             self.method, self.classes, config, self.device, self.mpp, identity, self.temperature, self.reference
         )

@@ -26,7 +26,7 @@ from histolumen.errors import ConfigError
 from histolumen.methods.base import Losses, Method, predict_flipped, register
 from histolumen.methods.maxmin_settings import MaxMinSettings
 from histolumen.methods.view import Answer, Layer, MapRunner, Mask, View, appended, at_once, resized, stretched
-from histolumen.nets.discriminant import refined
+from histolumen.nets.discriminant import Refinement
 from histolumen.nets.pooling import WildcatHead
 from histolumen.nets.pyramid import PyramidDecoder
 from histolumen.proposals.images import Proposals, WholeImages
@@ -69,6 +69,7 @@ class MaxMin(Method):
         self.decoder: PyramidDecoder | None = None
         if settings.mask_from == "decoder":
             self.decoder = PyramidDecoder(backbone, settings.decoder_stride, settings.decoder_width)
+        self.refinement = Refinement(self.decoder.level_channels) if settings.refine and self.decoder else None
         self.masked_layer: str | None = None
         """The layer whose features are masked; None: the image is."""
         if settings.mask_at == "features" and self.classifier is not None:
@@ -179,7 +180,11 @@ class MaxMin(Method):
     def _decoder_logits(self, X: Tensor) -> Tensor:
         features, inner = self._features(X)
         logits = cast("PyramidDecoder", self.decoder)(features, inner)
-        return refined(logits, inner or [features]) if self.settings.refine else logits
+        if self.refinement is None:
+            return logits
+        painted_over = (X == 0).all(1, keepdim=True)  # glass has the mean colour
+        tissue = _at_size((~painted_over).to(X), logits, cast("PyramidDecoder", self.decoder).stride)
+        return self.refinement(logits, inner or [features], tissue)
 
     def wants_proposals(self, epoch: int) -> bool:
         s = self.settings

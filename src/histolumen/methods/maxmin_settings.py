@@ -52,7 +52,8 @@ class MaxMinSettings(PoolingSettings):
     decoder_width: int = Field(default=64, ge=1)
     """`decoder`: number of hidden channels."""
     refine: bool = False
-    """`decoder`: in predictions, refine the mask of each image by a linear discriminant of its own fine features."""
+    """`decoder`: in predictions, refine the mask of each image by a linear discriminant of its own features: those that
+    the decoder adds to the backbone's last ones. For vision transformers these are the colours of the image."""
     grouping: float = Field(default=0.0, ge=0)
     """`decoder`: weight of the loss on mask proposals, which are tissue clusters of the backbone's features computed
     before training; the labels decide which cluster is the foreground. 0: no proposals."""

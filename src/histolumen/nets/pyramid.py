@@ -12,6 +12,7 @@ from histolumen.errors import ConfigError
 from histolumen.nets.decoder import GUIDE_CHANNELS, at_least, finer_strides
 
 _PROBE = 64
+_COLOURS = 3
 
 
 class PyramidDecoder(nn.Module):
@@ -37,6 +38,8 @@ class PyramidDecoder(nn.Module):
         self._inner, self._coarsest = tuple(inner), backbone.stride
         tapped_channels = iter(_channels(backbone, self.layers))
         channels = [None if stride in self.guided else next(tapped_channels) for stride in inner]  # fine to coarse
+        self.level_channels = tuple(_COLOURS if count is None else count for count in channels) or (backbone.channels,)
+        """Channels of the levels finer than the backbone's stride, fine to coarse; without any, of its features."""
         self.enter = nn.ModuleList(_entry(count, width) for count in [*channels, backbone.channels])
         self.mix = nn.ModuleList(_convolution(width) for _ in self.enter)
         self.leave = nn.Conv2d(width, 1, kernel_size=1)
@@ -71,7 +74,7 @@ def _entry(channels: int | None, width: int) -> nn.Module:
     if channels is not None:
         return nn.Conv2d(channels, width, kernel_size=1)
     return nn.Sequential(
-        nn.Conv2d(3, GUIDE_CHANNELS, kernel_size=3, padding=1), nn.Conv2d(GUIDE_CHANNELS, width, kernel_size=1)
+        nn.Conv2d(_COLOURS, GUIDE_CHANNELS, kernel_size=3, padding=1), nn.Conv2d(GUIDE_CHANNELS, width, kernel_size=1)
     )
 
 

@@ -77,6 +77,8 @@ class StudyPlan(Plan):
     @field_validator("rows")
     @classmethod
     def _known(cls, rows: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if not {"study", "kinds"} <= info.data.keys():  # refused already
+            return rows
         labels = [point.label for point in points_of(info.data["study"], info.data["kinds"])]
         for row in rows:
             if row not in labels:
@@ -97,7 +99,10 @@ class StudyPlan(Plan):
         return notes
 
     def jobs(self) -> list[Job]:
-        """All points with the first seed, then with the next."""
+        """All points with the first seed, then with the next; without those that change nothing in this recipe."""
+        points = points_of(self.study, self.kinds)
+        whole = self.config(points[0])
+        changing = [point for point in points if point == points[0] or self.config(point) != whole]
         return [
             Job(
                 key=_folder_name(point.label if seed is None else f"{point.label} seed={seed}"),
@@ -109,7 +114,7 @@ class StudyPlan(Plan):
                 value=point.value,
             )
             for seed in self.seeds or (None,)
-            for point in points_of(self.study, self.kinds)
+            for point in changing
             if point.label in self.rows
         ]
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError, field_validator
 from histolumen.config import RunConfig
 from histolumen.data.manifest import Manifest
 from histolumen.engine.evaluate import Binarisation
-from histolumen.errors import RunError
+from histolumen.errors import ConfigError, RunError
 from histolumen.export.files import read_json, save_json
 from histolumen.locking import exclusive
 from histolumen.report.rows import Printed
@@ -144,5 +144,5 @@ def read_plan(out: Path, plan_type: type[P]) -> P:
     try:
         content = read_json(path)
         return plan_type.model_validate(content.get("plan", content))  # earlier versions stored scores in the same file
-    except (OSError, ValueError, AttributeError, ValidationError) as error:
+    except (OSError, ValueError, AttributeError, ValidationError, ConfigError) as error:
         raise RunError(f"{path}: not a valid plan; choose another folder, or delete the file") from error
