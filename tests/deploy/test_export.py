@@ -16,8 +16,10 @@ import histolumen
 from commands import histolumen as command
 from histolumen.config import load_config
 from histolumen.deploy import export, formats, quality
+from histolumen.deploy.card import card_of
 from histolumen.deploy.exported import ExportedModel, load_predictor
 from histolumen.deploy.quality import QualityChange, refuse_loss
+from histolumen.deploy.quantise import quantise
 from histolumen.encoders.backbone import BackboneSettings, build_backbone
 from histolumen.engine.model import Model
 from histolumen.errors import ConfigError, ImageError, RunError
@@ -161,6 +163,20 @@ def test_transformers_are_exported_for_one_working_size_only(tmp_path):
         export.export_model(model("square"), tmp_path / "vit.onnx", "onnx")
     with pytest.raises(ConfigError, match="square"):
         export.export_model(model("short_side"), tmp_path / "other.pt", "torchscript")
+
+
+def test_int8_leaves_the_refinement_in_single_precision(tmp_path):
+    openvino = pytest.importorskip("openvino")
+    model = tiny_model("maxmin", mask_from="decoder", refine=True)
+    card = card_of(model, "openvino")
+    formats.write_graph(model, card, tmp_path / "model.xml")
+    image = np.random.default_rng(0).integers(0, 256, (96, 96, 3), dtype=np.uint8)
+    quantise(tmp_path / "model.xml", tmp_path / "int8.xml", card, [{"image": image}])
+    operations = openvino.Core().read_model(tmp_path / "int8.xml").get_ops()
+    names = [each.get_friendly_name() for each in operations if each.get_type_name() == "FakeQuantize"]
+    assert names
+    assert any("refinement/" in each.get_friendly_name() for each in operations)
+    assert not [name for name in names if "refinement/" in name]
 
 
 def test_int8_belongs_with_calibration_and_not_to_torchscript(tiny_run, tiny_manifest, tmp_path):

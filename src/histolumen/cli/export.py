@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from histolumen.cli.evaluate import FLIPS_HELP
+
 Format = Literal["onnx", "openvino", "torchscript"]
 
 
@@ -12,6 +14,7 @@ def export(
     run: Annotated[Path, typer.Argument(help="Run folder, or its best/.")],
     out: Annotated[Path, typer.Option(help="File (.onnx, .xml or .pt), or a folder for model.onnx, .xml or .pt.")],
     file_format: Annotated[Format, typer.Option("--format", help="Format of the graph.")] = "onnx",
+    flips: Annotated[bool | None, typer.Option("--flips/--no-flips", help=FLIPS_HELP)] = None,
     int8: Annotated[
         bool, typer.Option("--int8", help="Quantise to 8 bits; needs --calibrate. Only onnx and openvino.")
     ] = False,
@@ -34,8 +37,9 @@ def export(
     if int8 != (calibrate is not None):
         raise ConfigError("--int8 and --calibrate MANIFEST belong together: give both or neither")
     manifest = None if calibrate is None else read_manifest(calibrate, images)
+    model = load(run, device="cpu")
     result = export_model(
-        load(run, device="cpu"),
+        model if flips is None else model.with_flips(flips),
         out,
         file_format,
         calibrate=manifest,

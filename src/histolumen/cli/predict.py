@@ -44,10 +44,8 @@ def predict(
     model = load_predictor(run, runtime)
     if flips is not None:
         if not isinstance(model, Model):
-            raise ConfigError(
-                f"{run}: an exported model has its flips inside; predict with the run folder, or train with "
-                "--set images.test_flips and export again"
-            )
+            choice = "--flips" if flips else "--no-flips"
+            raise ConfigError(f"{run}: an exported model has its flips inside; write it again with export {choice}")
         model = model.with_flips(flips)
     report = predict_files(
         model,

@@ -1,7 +1,7 @@
 """Post-training quantisation: convolutions in 8 bits, with activation ranges measured on training images.
 
 The first convolution (it sees the image) and convolutions to few channels (logits) stay in single precision, and so
-does everything that is not a convolution: resizing, min-max normalisation, sigmoid.
+does everything that is not a convolution: resizing, min-max normalisation, the refinement of a mask, sigmoid.
 """
 
 import logging
@@ -115,7 +115,12 @@ def _quantise_openvino(source: Path, target: Path, card: Card, inputs: list[Inpu
         nncf.Dataset(inputs),
         preset=nncf.QuantizationPreset.MIXED,
         subset_size=len(inputs),
-        ignored_scope=nncf.IgnoredScope(names=sensitive, types=["MatMul", "Interpolate", "Multiply", "Divide"]),
+        ignored_scope=nncf.IgnoredScope(
+            names=sensitive,
+            patterns=[".*refinement/.*"],  # of a mask; most models have none
+            types=["MatMul", "Interpolate", "Multiply", "Divide"],
+            validate=False,
+        ),
     )
     save_openvino(quantised, card, target)
 

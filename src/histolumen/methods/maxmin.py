@@ -146,7 +146,9 @@ class MaxMin(Method):
     def _locate(self, view: View) -> tuple[Mask, Tensor | None]:
         """M+, and the localizer's scores if the mask is computed from them."""
         if self.decoder is not None:
-            logits = view.maps(self._decoder_logits, FeatureGeometry.of_cells(self.decoder.stride))
+            # fitted to windows or tiles, the refinement would depend on where they lie
+            net = self._refined_logits if self.refinement is not None and view.at_once else self._decoder_logits
+            logits = view.maps(net, FeatureGeometry.of_cells(self.decoder.stride))
             return Mask((Layer(logits, finish=torch.sigmoid),)), None
         maps = view.maps(self._localizer_maps, self.settings.align(self.backbone.geometry))
         scores = self.localizer.scores(maps.positions)
@@ -178,13 +180,15 @@ class MaxMin(Method):
         )
 
     def _decoder_logits(self, X: Tensor) -> Tensor:
+        return cast("PyramidDecoder", self.decoder)(*self._features(X))
+
+    def _refined_logits(self, X: Tensor) -> Tensor:
+        decoder, refinement = cast("PyramidDecoder", self.decoder), cast("Refinement", self.refinement)
         features, inner = self._features(X)
-        logits = cast("PyramidDecoder", self.decoder)(features, inner)
-        if self.refinement is None:
-            return logits
+        logits = decoder(features, inner)
         painted_over = (X == 0).all(1, keepdim=True)  # glass has the mean colour
-        tissue = _at_size((~painted_over).to(X), logits, cast("PyramidDecoder", self.decoder).stride)
-        return self.refinement(logits, inner or [features], tissue)
+        tissue = _at_size((~painted_over).to(X), logits, decoder.stride)
+        return refinement(logits, inner or [features], tissue)
 
     def wants_proposals(self, epoch: int) -> bool:
         s = self.settings

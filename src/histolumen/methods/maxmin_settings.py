@@ -53,7 +53,8 @@ class MaxMinSettings(PoolingSettings):
     """`decoder`: number of hidden channels."""
     refine: bool = False
     """`decoder`: in predictions, refine the mask of each image by a linear discriminant of its own features: those that
-    the decoder adds to the backbone's last ones. For vision transformers these are the colours of the image."""
+    the decoder adds to the backbone's last ones (for vision transformers, the colours of the image). Slides and images
+    that are predicted in windows are not refined."""
     grouping: float = Field(default=0.0, ge=0)
     """`decoder`: weight of the loss on mask proposals, which are tissue clusters of the backbone's features computed
     before training; the labels decide which cluster is the foreground. 0: no proposals."""

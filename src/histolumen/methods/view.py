@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from histolumen.encoders.geometry import FeatureGeometry, enlarge, stretch
 
 MapNet = Callable[[Tensor], Tensor]
-"""From normalised pixels [B, 3, H, W] of any size to maps [B, K, h, w]."""
+"""From normalised pixels [B, 3, H, W] to maps [B, K, h, w]; fully convolutional, unless `View.at_once`."""
 Pointwise = Callable[[Tensor], Tensor]
 """A function applied to each pixel or position independently."""
 Masking = Callable[[Tensor, Tensor], Tensor]
@@ -90,6 +90,11 @@ class View(Protocol):
     @property
     def count(self) -> int:
         """Number of images; 1 for a slide."""
+        ...
+
+    @property
+    def at_once(self) -> bool:
+        """Whether a network sees each image at once, not in windows or tiles."""
         ...
 
     def maps(
@@ -181,6 +186,10 @@ class ImageView:
     @property
     def count(self) -> int:
         return len(self.pixels)
+
+    @property
+    def at_once(self) -> bool:
+        return self._run is at_once
 
     def maps(
         self,

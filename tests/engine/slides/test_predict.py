@@ -106,7 +106,15 @@ def test_a_slide_as_small_as_an_image_has_the_prediction_of_the_image(tmp_path):
     assert np.abs(heat_of(tmp_path / "out") - prediction.soft_mask).mean() < 0.02
 
 
-@pytest.mark.parametrize("settings", [{}, {"method.mask_from": "decoder", "method.decoder_stride": 8}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"method.mask_from": "decoder", "method.decoder_stride": 8},
+        {"method.mask_from": "decoder", "method.decoder_stride": 8, "method.refine": "true"},
+    ],
+    ids=["class maps", "decoder", "refined"],
+)
 def test_seams_do_not_show(tmp_path, gland_slide, settings):
     config = load_config("glas-sem", [*SMALL, *(f"{key}={value}" for key, value in settings.items())])
     torch.manual_seed(0)

@@ -215,7 +215,8 @@ def _fingerprint(model: Model, canvas: Canvas, mpp: float) -> str:
         weights.update(
             value.cpu().contiguous().view(torch.uint8).numpy().tobytes() if value.ndim else str(value).encode()
         )
-    status, method = canvas.slide.path.stat(), model.config.method.model_dump(mode="json")
+    # without defaults, so that work goes on after an update that adds a setting
+    status, method = canvas.slide.path.stat(), model.config.method.model_dump(mode="json", exclude_defaults=True)
     inputs = [status.st_size, status.st_mtime_ns, mpp, asdict(canvas.layout), canvas.flips]
     parts = [_FORMAT, weights.hexdigest(), method, model.config.images.glass, model.method.negative_class, *inputs]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -38,6 +38,10 @@ class SlideView:
         for files in self._passes:
             files.close()
 
+    @property
+    def at_once(self) -> bool:
+        return False
+
     def maps(
         self,
         net: MapNet,
