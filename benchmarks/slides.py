@@ -98,6 +98,7 @@ class TilesInMemory:
     seconds: float = 0.0
 
     count = 1
+    at_once = False
 
     def maps(
         self,
