@@ -50,6 +50,15 @@ def rows(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def test_flips_and_back_is_the_trained_model(tiny_run):
+    model = histolumen.load(tiny_run)
+    changed = model.with_flips(True)
+    assert changed.config.images.test_flips
+    assert changed.identity != model.identity
+    assert changed.with_flips(False).identity == model.identity
+    assert model.with_flips(False) is model
+
+
 def test_flips_of_an_exported_model_cannot_be_changed(exported, tmp_path):
     Image.new("RGB", (64, 64), "pink").save(tmp_path / "image.png")
     result = command("predict", exported, tmp_path / "image.png", "--out", tmp_path / "out", "--no-flips")

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from build import tiny_method
 
 from histolumen.data.batch import Batch
 from histolumen.encoders.backbone import BackboneSettings, build_backbone
@@ -209,3 +210,17 @@ def test_features_to_mask_need_later_layers():
     vit = build_backbone(BackboneSettings(name="test_vit", weights="none"))
     with pytest.raises(ConfigError, match="all layers of this backbone have stride"):
         MaxMin(MaxMinSettings(mask_at="features"), vit, 2)
+
+
+def test_only_images_that_are_seen_at_once_are_refined():
+    """Fitted to windows or tiles, the refinement would depend on where they lie."""
+    torch.manual_seed(0)
+    images = torch.rand(1, 3, 256, 320)
+    images[..., :160] *= 0.3
+    plain, refining = (tiny_method("maxmin", mask_from="decoder", refine=refine).eval() for refine in (False, True))
+    for method in (plain, refining):
+        method.decoder.leave.weight.data *= 500  # so that an untrained mask has sure pixels
+    with torch.no_grad():
+        assert not torch.allclose(plain(images).soft_mask, refining(images).soft_mask, atol=1e-3)
+        windowed = [method(images, lambda net, pixels: net(pixels)).soft_mask for method in (plain, refining)]
+    assert torch.equal(*windowed)

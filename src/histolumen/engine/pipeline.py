@@ -112,7 +112,7 @@ class InOrder(Generic[Key]):
             while self._pending:
                 try:
                     self._next()
-                except Exception:
+                except Exception:  # while another error passes through, that one is reported
                     if error is None:
                         raise
         finally:
