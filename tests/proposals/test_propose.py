@@ -206,3 +206,16 @@ def test_tissue_is_described_at_three_magnifications(backbone, monkeypatch):
     enlarged, own, reduced = 80 + 112, 80 + 112, 112  # channels of the two grouping layers, and of the last
     assert len(all_three) == enlarged + own + reduced
     assert torch.equal(without_own, torch.cat([all_three[:enlarged], all_three[-reduced:]]))
+
+
+def test_another_backbone_can_be_clustered(backbone):
+    """The proposals are those of the named network, which is not part of the trained one."""
+    pictures = Pictures()
+    expected = proposals.propose_masks(backbone, pictures)
+    method = tiny_method("maxmin", **WITH_PROPOSALS, grouping_backbone="efficientnet_lite0")
+    parameters = sum(weights.numel() for weights in tiny_method("maxmin", **WITH_PROPOSALS).parameters())
+    for mine, its in zip(method.propose(pictures, None), expected, strict=True):
+        assert torch.equal(mine, its)
+    assert sum(weights.numel() for weights in method.parameters()) == parameters
+    with pytest.raises(ValueError, match=r"set method\.grouping as well"):
+        MaxMinSettings(grouping_backbone="efficientnet_lite0")

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from histolumen import losses
 from histolumen.data.batch import Batch
-from histolumen.encoders.backbone import Backbone
+from histolumen.encoders.backbone import Backbone, BackboneSettings, build_backbone
 from histolumen.encoders.batchnorm import Case
 from histolumen.encoders.geometry import FeatureGeometry, enlarge, min_max
 from histolumen.encoders.tapping import layer_of_stride, tapped
@@ -197,7 +197,7 @@ class MaxMin(Method):
 
     def propose(self, images: WholeImages, first: Proposals | None) -> Proposals:
         if first is None:
-            return propose_masks(self.backbone, images)
+            return propose_masks(self._grouping_backbone(), images)
         was_training = self.training
         self.eval()
         proposals = [
@@ -214,6 +214,13 @@ class MaxMin(Method):
 
     def scheduled_values(self) -> dict[str, float]:
         return {"t": float(self.t), "sigma": float(self.sigma)}
+
+    def _grouping_backbone(self) -> Backbone:
+        """The backbone whose features are clustered; another one than the network's own is not kept."""
+        name = self.settings.grouping_backbone
+        if name is None:
+            return self.backbone
+        return build_backbone(BackboneSettings(name=name, output_stride=16)).to(self.t.device)
 
     def _head(self, classes: int) -> WildcatHead:
         return self.settings.head(self.backbone.channels, classes)

@@ -58,6 +58,9 @@ class MaxMinSettings(PoolingSettings):
     grouping: float = Field(default=0.0, ge=0)
     """`decoder`: weight of the loss on mask proposals, which are tissue clusters of the backbone's features computed
     before training; the labels decide which cluster is the foreground. 0: no proposals."""
+    grouping_backbone: str | None = None
+    """`grouping`: name of another backbone, whose published features are clustered at stride 16; null: the network's
+    own."""
     self_training: int = Field(default=0, ge=0)
     """Interval in epochs at which correctly classified images get new proposals: the mean of the first proposal and the
     current mask. 0: never."""
@@ -72,6 +75,8 @@ class MaxMinSettings(PoolingSettings):
     def _parts_fit(self) -> "MaxMinSettings":
         if self.grouping and self.mask_from != "decoder":
             raise ValueError("grouping trains a decoder: set method.mask_from=decoder as well")
+        if self.grouping_backbone is not None and not self.grouping:
+            raise ValueError("grouping_backbone is that of the proposals of grouping: set method.grouping as well")
         if self.refine and self.mask_from != "decoder":
             raise ValueError("refine needs the features of a decoder: set method.mask_from=decoder as well")
         if self.self_training and not self.grouping:
