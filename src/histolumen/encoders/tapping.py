@@ -76,10 +76,12 @@ class _Reached(Exception):  # noqa: N818 - not an error
 
 
 def run_up_to(network: nn.Module, layer: str, images: Tensor) -> Tensor:
-    """Output of `layer`; later layers are not run."""
+    """Output of `layer`; later layers are not run. Other threads may use the network."""
+    own_thread = threading.get_ident()
 
     def stop(_module: nn.Module, _inputs: Any, output: Any) -> None:
-        raise _Reached(output)
+        if threading.get_ident() == own_thread:
+            raise _Reached(output)
 
     handle = network.get_submodule(layer).register_forward_hook(stop)
     try:

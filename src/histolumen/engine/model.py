@@ -138,7 +138,7 @@ class Model:
         return self._finished(image, output, 0, judgement)
 
     def _judged(self, image: Prepared) -> Judgement | None:
-        return judge_image(self.reference, self.method.backbone, image.working.permute(1, 2, 0).numpy())
+        return judge_image(self.reference, self.predictor.backbone, image.working.permute(1, 2, 0).numpy())
 
     def _finished(self, image: Prepared, output: Output, k: int, judgement: Judgement | None) -> Prediction:
         settings = self.config.images

@@ -49,8 +49,7 @@ def pooled_features(backbone: Backbone, layer: str, pixels: np.ndarray, white: n
     multiple = backbone.size_multiple
     sides = [max(round(_HALF * side / multiple) * multiple, multiple, _MIN_SIDE) for side in image.shape[2:]]
     smaller = backbone.normalise(F.interpolate(image, size=sides, mode="bilinear", antialias=True))
-    output, inner = backbone.with_layers(smaller, [] if layer == OUTPUT else [layer])
-    maps = [*inner, output][0]
+    maps = backbone(smaller) if layer == OUTPUT else backbone.up_to(layer, smaller)
     features = maps[0].float().flatten(1)
     share = F.interpolate(torch.from_numpy(white)[None, None].float(), size=maps.shape[2:], mode="area").flatten()
     on_tissue = features[:, (share <= _MAX_WHITE).to(features.device)]

@@ -58,7 +58,7 @@ def judge_slide(
 
 
 def _fields(slide: Slide, tissue: Tissue, height: float, width: float) -> list[Region]:
-    """Fields of the slide with mostly tissue, each half over the next; if none has, the one with the most."""
+    """Fields of the slide with mostly tissue, side by side; if none has, the one with the most."""
     every = [
         Region(left, top, width, height)
         for top in _starts(slide.height, height)
@@ -71,5 +71,5 @@ def _fields(slide: Slide, tissue: Tissue, height: float, width: float) -> list[R
 
 def _starts(length: float, field: float) -> np.ndarray:
     """First pixels of fields that cover a length evenly; one in the middle if it is shorter than a field."""
-    count = max(1, round(2 * (length - field) / field) + 1)
+    count = max(1, round(length / field))
     return np.linspace(0, length - field, count) if count > 1 else np.array([(length - field) / 2])
