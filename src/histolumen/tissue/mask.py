@@ -59,14 +59,15 @@ class Tissue:
             for points, side in ((rows, self.mask.shape[0]), (columns, self.mask.shape[1]))
         )
         y, x = np.floor(down).astype(int), np.floor(across).astype(int)
-        values = self.mask.astype(np.float32)
-        y1, x1 = np.minimum(y + 1, values.shape[0] - 1), np.minimum(x + 1, values.shape[1] - 1)
+        y1, x1 = np.minimum(y + 1, self.mask.shape[0] - 1), np.minimum(x + 1, self.mask.shape[1] - 1)
         dy, dx = (down - y)[:, None], (across - x)[None]
-        upper = values[np.ix_(y, x)] * (1 - dx) + values[np.ix_(y, x1)] * dx
-        lower = values[np.ix_(y1, x)] * (1 - dx) + values[np.ix_(y1, x1)] * dx
+        top, left = y.min(), x.min()
+        near = self.mask[top : y1.max() + 1, left : x1.max() + 1]  # one axis after the other, on what is needed
+        lines = near[y - top] * (1 - dy) + near[y1 - top] * dy
+        values = lines[:, x - left] * (1 - dx) + lines[:, x1 - left] * dx
         outside = (rows < 0) | (rows >= self.mask.shape[0] * self.scale)
         outside = outside[:, None] | ((columns < 0) | (columns >= self.mask.shape[1] * self.scale))[None]
-        return np.where(outside, 0, upper * (1 - dy) + lower * dy).astype(np.float32)
+        return np.where(outside, 0, values).astype(np.float32)
 
     @cached_property
     def widened(self) -> np.ndarray:

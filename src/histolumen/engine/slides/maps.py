@@ -1,6 +1,7 @@
 """Maps of a whole slide: computed tile by tile, stored on disk, read window by window."""
 
 import json
+import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,7 @@ class StoredMaps:
         self._cells, self._positions = cells, positions
         self._weights = canvas.layout.weights(cell)
         self._cache: OrderedDict[int, np.ndarray] = OrderedDict()
+        self._cache_lock = threading.Lock()  # several tiles are prepared at once
 
     @property
     def positions(self) -> Tensor:
@@ -115,11 +117,12 @@ class StoredMaps:
         self._shape()
         if self._cells is None or not self._cells.done[tile]:
             return None
-        if tile not in self._cache:
-            self._cache[tile] = self._cells.read(tile)
-            if len(self._cache) > _CACHED_RECORDS:
-                self._cache.popitem(last=False)
-        return self._cache[tile]
+        with self._cache_lock:
+            if tile not in self._cache:
+                self._cache[tile] = self._cells.read(tile)
+                if len(self._cache) > _CACHED_RECORDS:
+                    self._cache.popitem(last=False)
+            return self._cache[tile]
 
     def _tensor(self, maps: np.ndarray | None) -> Tensor:
         if maps is None:

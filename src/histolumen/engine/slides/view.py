@@ -1,4 +1,4 @@
-"""`View` of a slide: runs networks over its tissue tile by tile while threads read the next tiles."""
+"""`View` of a slide: runs networks over its tissue tile by tile while threads prepare the next tiles."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -82,29 +82,36 @@ class SlideView:
         if seen is not None and self._on_mask is not None and todo:
             self._on_mask(seen)
         tracked = canvas.progress.track(todo, f"{canvas.slide.path.stem}, pass {number}")
-        for tile, pixels in self._read_ahead(tracked, todo):
-            image = to_unit_range(torch.from_numpy(pixels).permute(2, 0, 1)[None].to(canvas.device))
-            X = self._normalise(image)
-            if self._remove_glass:  # 0 is the mean colour, as for images
-                X = X * tissue_of_tile(canvas, tile).to(X)
-            if seen is not None:
-                X = masking(X, mask_of_tile(canvas, seen, tile))
+
+        def prepare(tile: int) -> Tensor:
+            return self._prepare(tile, seen, masking)
+
+        for tile, X in self._ahead(tracked, todo, prepare):
             files.write(tile, *_run_tile(canvas, lambda x: net(resized(x, scale)), geometry, cell, tile, X))
         return files.maps(cell)
 
-    def _read_ahead(self, order: Iterable[int], todo: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield tiles with their pixels; threads read the next few tiles in advance."""
-        ahead: dict[int, Future[np.ndarray]] = {}
+    def _ahead(
+        self, order: Iterable[int], todo: Sequence[int], prepare: Callable[[int], Tensor]
+    ) -> Iterator[tuple[int, Tensor]]:
+        """Yield tiles with the input of the network; threads prepare the next few tiles in advance."""
+        ahead: dict[int, Future[Tensor]] = {}
         upcoming = iter(todo)
         with ThreadPoolExecutor(self.canvas.readers) as pool:
             for tile in order:
                 while len(ahead) < 2 * self.canvas.readers and (next_tile := next(upcoming, None)) is not None:
-                    ahead[next_tile] = pool.submit(self._read, next_tile)
+                    ahead[next_tile] = pool.submit(prepare, next_tile)
                 yield tile, ahead.pop(tile).result()
 
-    def _read(self, tile: int) -> np.ndarray:
-        layout = self.canvas.layout
-        return self.canvas.slide.read(layout.region(tile), (layout.tile, layout.tile), layout.scale)
+    @torch.inference_mode()
+    def _prepare(self, tile: int, seen: Mask | None, masking: Masking) -> Tensor:
+        """Read a tile: X, or X masked by what was `seen`."""
+        canvas, layout = self.canvas, self.canvas.layout
+        pixels = canvas.slide.read(layout.region(tile), (layout.tile, layout.tile), layout.scale)
+        image = to_unit_range(torch.from_numpy(pixels).permute(2, 0, 1)[None].to(canvas.device))
+        X = self._normalise(image)
+        if self._remove_glass:  # 0 is the mean colour, as for images
+            X = X * tissue_of_tile(canvas, tile).to(X)
+        return X if seen is None else masking(X, mask_of_tile(canvas, seen, tile))
 
 
 def _run_tile(
