@@ -2,7 +2,8 @@
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
-from scipy import ndimage
+
+from histolumen.neighbours import dilated, eroded
 
 _OUTLINE = (0, 158, 115)  # Okabe-Ito green, on a white halo: visible on pink and purple, colour-blind safe
 _FALSE_NEGATIVE = np.array([0, 114, 178])  # blue
@@ -49,13 +50,12 @@ def _veil(image: np.ndarray) -> np.ndarray:
 
 
 def _draw_block(image: np.ndarray, mask: np.ndarray, width: int, veil: np.ndarray) -> np.ndarray:
-    total = image[..., 0] + np.add(image[..., 1], image[..., 2], dtype=np.uint16)  # a mean over 3 is slow
-    levels = np.arange(3 * 255 + 1, dtype=np.float32)
-    grey, own = _GREYED / 3 * levels, (1 - _GREYED) * levels[:256]
-    background = veil[(grey[total][..., None] + own[image]).round().astype(np.uint8)]
-    picture = np.where(mask[..., None], image, background)
+    original = Image.fromarray(image)  # Pillow's operators on bytes: a fifth of the time of numpy's tables
+    grey = original.convert("L", (1 / 3, 1 / 3, 1 / 3, 0))
+    background = Image.blend(original, Image.merge("RGB", [grey] * 3), _GREYED).point(3 * veil.tolist())
+    picture = np.where(mask[..., None], image, np.asarray(background))
     edge = _edge(mask, width)
-    halo = np.asarray(ndimage.binary_dilation(edge, iterations=width)) & ~mask
+    halo = dilated(edge, width) & ~mask
     picture[halo] = _WHITE
     picture[edge] = _OUTLINE
     return picture
@@ -101,7 +101,7 @@ def _line_width(mask: np.ndarray) -> int:
 
 def _edge(mask: np.ndarray, width: int) -> np.ndarray:
     """The outermost pixels of a mask; the image border itself is not an edge."""
-    return mask & np.logical_not(ndimage.binary_erosion(mask, iterations=width, border_value=1))
+    return mask & ~eroded(mask, width, outside=True)
 
 
 def _with_caption(picture: Image.Image, caption: str) -> Image.Image:

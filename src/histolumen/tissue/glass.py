@@ -12,6 +12,8 @@ import numpy as np
 from PIL import Image
 from scipy import ndimage
 
+from histolumen.neighbours import dilated, eroded
+
 _SIDE = 432  # short side, in pixels, to which pictures are reduced first; the sizes below refer to it
 _BRIGHT = 238  # of the brightest channel
 _COLOURLESS = 0.07  # largest saturation
@@ -42,7 +44,7 @@ def find_glass(picture: np.ndarray) -> np.ndarray:
     for field in open_fields(white):
         if field.mean() >= _ALWAYS_GLASS or not _is_lined(field, white, reduced):
             glass |= field
-    widened = np.asarray(ndimage.binary_dilation(glass, iterations=_SMOOTHING // 2 + 1))  # smoothing blurred its rim
+    widened = dilated(glass, _SMOOTHING // 2 + 1)  # smoothing blurred its rim
     return _to_size(widened, picture.shape[:2])
 
 
@@ -60,7 +62,7 @@ def open_fields(white: np.ndarray) -> list[np.ndarray]:
 def _is_lined(field: np.ndarray, white: np.ndarray, picture: np.ndarray) -> bool:
     """Whether the tissue around a field has more haematoxylin than most of the tissue: nuclei of an epithelium."""
     distance = np.asarray(ndimage.distance_transform_edt(~field))
-    tissue = ~np.asarray(ndimage.binary_dilation(white, iterations=_SMOOTHING), dtype=bool)
+    tissue = ~dilated(white, _SMOOTHING)
     rim = tissue & (distance > _RIM[0]) & (distance <= _RIM[1])
     if not rim.any():
         return False
@@ -76,11 +78,8 @@ def _white(reduced: np.ndarray) -> np.ndarray:
     brightest, darkest = functools.reduce(np.maximum, channels), functools.reduce(np.minimum, channels)
     white = (brightest > _BRIGHT * _SMOOTHING**2) & (darkest > (1 - _COLOURLESS) * brightest)
     padded = np.pad(white, _OPENING, mode="edge")  # the outside of the image is like its border
-    for _ in range(_OPENING):
-        padded = _eroded(padded)
-    for _ in range(_OPENING):
-        padded = ~_eroded(~padded, outside=True)  # dilated
-    return padded[_OPENING:-_OPENING, _OPENING:-_OPENING]
+    opened = dilated(eroded(padded, _OPENING), _OPENING)
+    return opened[_OPENING:-_OPENING, _OPENING:-_OPENING]
 
 
 def _sums(pixels: np.ndarray, side: int) -> np.ndarray:
@@ -90,18 +89,6 @@ def _sums(pixels: np.ndarray, side: int) -> np.ndarray:
     height, width = pixels.shape[:2]
     sums = functools.reduce(np.add, [sums[k : k + height] for k in range(side)])
     return functools.reduce(np.add, [sums[:, k : k + width] for k in range(side)])
-
-
-def _eroded(mask: np.ndarray, outside: bool = False) -> np.ndarray:
-    """Pixels that are set together with their four neighbours; pixels outside the mask are all set, or none."""
-    inside = mask.copy()
-    inside[1:] &= mask[:-1]
-    inside[:-1] &= mask[1:]
-    inside[:, 1:] &= mask[:, :-1]
-    inside[:, :-1] &= mask[:, 1:]
-    if not outside:
-        inside[[0, -1]] = inside[:, [0, -1]] = False
-    return inside
 
 
 def _reduced(picture: np.ndarray) -> np.ndarray:
