@@ -21,9 +21,9 @@ from histolumen.data.batch import Batch
 from histolumen.encoders.backbone import Backbone, BackboneSettings, build_backbone
 from histolumen.encoders.batchnorm import Case
 from histolumen.encoders.geometry import FeatureGeometry, enlarge, min_max
-from histolumen.encoders.tapping import layer_of_stride, tapped
-from histolumen.errors import ConfigError
+from histolumen.encoders.tapping import tapped
 from histolumen.methods.base import Losses, Method, predict_flipped, register
+from histolumen.methods.masked_features import mask_at, masked_layer
 from histolumen.methods.maxmin_settings import MaxMinSettings
 from histolumen.methods.view import Answer, Layer, MapRunner, Mask, View, appended, at_once, resized, stretched
 from histolumen.nets.discriminant import Refinement
@@ -73,7 +73,7 @@ class MaxMin(Method):
         self.masked_layer: str | None = None
         """The layer whose features are masked; None: the image is."""
         if settings.mask_at == "features" and self.classifier is not None:
-            self.masked_layer = _masked_layer(backbone, settings.mask_stride)
+            self.masked_layer = masked_layer(backbone, settings.mask_stride)
         self.register_buffer("t", torch.tensor(settings.t))
         self.register_buffer("sigma", torch.tensor(settings.sigma))
         self.register_load_state_dict_pre_hook(_drop_former_buffer)
@@ -176,7 +176,7 @@ class MaxMin(Method):
             return self.backbone(pixels, region)
         early = self.backbone.up_to(self.masked_layer, pixels[:, :3])
         return self.backbone.after(
-            self.masked_layer, early * _at_size(pixels[:, 3:], early, self.settings.mask_stride), region
+            self.masked_layer, early * mask_at(pixels[:, 3:], early, self.settings.mask_stride), region
         )
 
     def _decoder_logits(self, X: Tensor) -> Tensor:
@@ -187,7 +187,7 @@ class MaxMin(Method):
         features, inner = self._features(X)
         logits = decoder(features, inner)
         painted_over = (X == 0).all(1, keepdim=True)  # glass has the mean colour
-        tissue = _at_size((~painted_over).to(X), logits, decoder.stride)
+        tissue = mask_at((~painted_over).to(X), logits, decoder.stride)
         return refinement(logits, inner or [features], tissue)
 
     def wants_proposals(self, epoch: int) -> bool:
@@ -267,7 +267,7 @@ class MaxMin(Method):
         """Scores of C on X+ and X-, which pass through the backbone as one batch; `unmasked` is X or its features."""
         regions = self._regions()
         if self.masked_layer is not None:
-            foreground = _at_size(foreground, unmasked, self.settings.mask_stride)
+            foreground = mask_at(foreground, unmasked, self.settings.mask_stride)
         masks = {Case.FOREGROUND: foreground, Case.BACKGROUND: 1 - foreground}
         masked = [unmasked * masks[case] for case in regions]
         if self.masked_layer is None:
@@ -277,25 +277,6 @@ class MaxMin(Method):
             features = self.backbone.after(self.masked_layer, torch.cat(masked), *regions)
         by_region = dict(zip(regions, classifier(features).chunk(len(regions)), strict=True))
         return by_region.get(Case.FOREGROUND), by_region.get(Case.BACKGROUND)
-
-
-def _masked_layer(backbone: Backbone, stride: int) -> str:
-    """The last layer of `stride`, which must leave later layers to run."""
-    if backbone.single_stride or stride >= backbone.stride:
-        kind = "all layers of this backbone have" if backbone.single_stride else "this backbone ends at"
-        raise ConfigError(
-            f"method.mask_at=features with mask_stride={stride}: {kind} stride {backbone.stride}, so that no layers of "
-            "another stride would follow; use a smaller method.mask_stride, or method.mask_at=image"
-        )
-    return layer_of_stride(backbone.trunk, stride)
-
-
-def _at_size(mask: Tensor, features: Tensor, stride: int) -> Tensor:
-    """A soft mask at the size of features: the mean over the pixels of each position."""
-    small = F.avg_pool2d(mask, stride, ceil_mode=True)  # unlike an interpolation, of any size in an exported graph
-    if small.shape[2:] != features.shape[2:]:  # networks that do not pad
-        small = F.interpolate(mask, size=features.shape[2:], mode="area")
-    return small.to(features)
 
 
 def _drop_former_buffer(method: MaxMin, state: dict[str, Any], prefix: str, *_: Any) -> None:  # noqa: ARG001 - torch's signature
