@@ -96,7 +96,7 @@ def _texture(grey: np.ndarray, tissue: np.ndarray) -> np.ndarray:
     for _ in range(BANDS):
         half, inside = _halved(grey), _all_of_four(tissue)
         inside = inside if inside.any() else np.ones_like(inside)
-        detail = sum((each - half) ** 2 for each in _quarters(grey)) / 4
+        detail = functools.reduce(np.add, [(each - half) ** 2 for each in _quarters(grey)]) / 4
         energies.append(float(detail[inside].mean()))
         grey, tissue = half, inside
     return np.log2(np.array(energies) + _TINY)
