@@ -9,6 +9,7 @@ from histolumen.errors import DiskError
 from histolumen.extras import require
 
 _TILE = 256
+_STEP, _FINE = 4, 2  # pixels are repeated 4 x 4 times if two or more per cell are left: interpolation costs most
 
 
 def save_heatmap(heat: np.ndarray, scale: float, size: tuple[int, int], mpp: float, path: Path) -> None:
@@ -25,20 +26,23 @@ def save_heatmap(heat: np.ndarray, scale: float, size: tuple[int, int], mpp: flo
     import pyvips  # noqa: PLC0415 - an extra
 
     per_mm = 1000 / mpp
+    step = _STEP if scale >= _FINE * _STEP else 1
+    coarse = scale / step
     with new_file(path) as temporary:
         try:
             grey = pyvips.Image.new_from_array(np.ascontiguousarray(heat))
-            large = grey.affine(
-                [scale, 0, 0, scale],
-                # the centre of cell i lies at slide pixel (i + 0.5) * scale - 0.5
+            smooth = grey.affine(
+                [coarse, 0, 0, coarse],
+                # the centre of cell i lies at pixel (i + 0.5) * coarse - 0.5
                 idx=0.0,
                 idy=0.0,
-                odx=(scale - 1) / 2,
-                ody=(scale - 1) / 2,
-                oarea=[0, 0, *size],
+                odx=(coarse - 1) / 2,
+                ody=(coarse - 1) / 2,
+                oarea=[0, 0, *(-(-side // step) for side in size)],
                 interpolate=pyvips.Interpolate.new("bilinear"),
                 extend="copy",
             )
+            large = smooth.zoom(step, step).crop(0, 0, *size)
             large.copy(interpretation="b-w", xres=per_mm, yres=per_mm).tiffsave(
                 str(temporary),
                 tile=True,
