@@ -37,7 +37,7 @@ def write_png(pixels: np.ndarray, file: BinaryIO) -> None:
         np.subtract(lines[:1], above, out=stored[:1, 1:])
         np.subtract(lines[1:], lines[:-1], out=stored[1:, 1:])
         above = lines[-1:]
-        if data := compressor.compress(stored):
+        if data := compressor.compress(stored.tobytes()):
             _write_chunk(file, b"IDAT", data)
     _write_chunk(file, b"IDAT", compressor.flush())
     _write_chunk(file, b"IEND", b"")

@@ -73,7 +73,7 @@ def find_regions(raster: Raster, min_area: float = 0.0) -> list[FoundRegion]:
     regions = [
         _without_small_holes(part, min_area)
         for polygon in joined
-        for part in _polygons(polygon.simplify(_TOLERANCE))
+        for part in _polygons(_simplified(_without_small_holes(polygon, min_area)))
         if part.area > min_area
     ]
     del joined
@@ -143,6 +143,17 @@ def _flat(part: "Geometry") -> list["Polygon"]:
     if isinstance(part, shapely.Polygon):
         return [part] if part.area > 0 else []
     return _polygons(part) if isinstance(part, shapely.MultiPolygon) else []
+
+
+def _simplified(polygon: "Polygon") -> Any:
+    """Outlines with fewer points.
+
+    With thousands of holes, keeping rings apart takes seconds, and at this tolerance they hardly ever touch. So they
+    are simplified one by one, and kept apart only if that went wrong.
+    """
+    quick: Any = polygon.simplify(_TOLERANCE, preserve_topology=False)
+    usable = quick.geom_type == "Polygon" and quick.is_valid and not quick.is_empty
+    return quick if usable and len(quick.interiors) == len(polygon.interiors) else polygon.simplify(_TOLERANCE)
 
 
 def _without_small_holes(polygon: "Polygon", min_area: float) -> "Polygon":
