@@ -96,3 +96,19 @@ def test_another_thread_that_uses_the_network_does_not_mix_in():
         other.join()
         network(torch.zeros(1, 3, 5, 5))
     assert [tuple(output.shape) for output in outputs] == [(1, 4, 5, 5)]
+
+
+def test_another_thread_runs_the_whole_network_while_one_stops_at_a_layer():
+    network, images = nn.Sequential(nn.Conv2d(3, 4, 1), nn.ReLU()), torch.zeros(1, 3, 5, 5)
+    answers = []
+
+    def run_elsewhere(*_: object) -> None:
+        if not answers:  # once; the other thread passes here too
+            answers.append(None)
+            other = threading.Thread(target=lambda: answers.append(network(images)))
+            other.start()
+            other.join()
+
+    network[0].register_forward_pre_hook(run_elsewhere)
+    assert run_up_to(network, "0", images).shape == (1, 4, 5, 5)
+    assert [answer is not None for answer in answers] == [False, True]
