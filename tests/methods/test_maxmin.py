@@ -224,3 +224,40 @@ def test_only_images_that_are_seen_at_once_are_refined():
         assert not torch.allclose(plain(images).soft_mask, refining(images).soft_mask, atol=1e-3)
         windowed = [method(images, lambda net, pixels: net(pixels)).soft_mask for method in (plain, refining)]
     assert torch.equal(*windowed)
+
+
+@pytest.mark.parametrize("mask_from", ["cam", "decoder"])
+def test_the_class_can_come_from_the_whole_image_in_the_same_pass(mask_from):
+    """X+ is not computed, and pooling beside the finer mask gives the localizer's own scores."""
+    method = make(mask_from=mask_from, class_from="image").eval()
+    cases = []
+    inner = method.backbone.forward
+    method.backbone.forward = lambda images, *parts: (cases.append(parts), inner(images, *parts))[1]
+    images = torch.rand(2, 3, 64, 96)
+    with torch.no_grad():
+        probs = method(images).probs
+        assert cases == [()]
+        own = method.localizer(method.backbone(method.backbone.normalise(images))).softmax(1)
+    assert torch.allclose(probs, own, atol=1e-4)
+    with torch.no_grad():
+        method.classifier.modality_maps.weight.neg_()  # which has no part in the answer
+        assert torch.equal(method(images).probs, probs)
+
+
+def test_the_training_error_is_that_of_the_head_that_predicts():
+    method = make(class_from="image").eval()
+    images = batch()
+    with torch.no_grad():
+        own = method.localizer(method.backbone(method.backbone.normalise(images.images)))
+        assert torch.allclose(method.losses(images).scores, own, atol=1e-5)
+
+
+def test_a_coarse_level_has_no_part_in_the_refinement():
+    backbone = build_backbone(BackboneSettings(name="test_resnet", weights="none", output_stride=32))
+    method = MaxMin(MaxMinSettings(mask_from="decoder", refine=True), backbone, 2).eval()
+    assert len(method.decoder.level_channels) == 3  # strides 4, 8 and 16
+    levels = []
+    method.refinement.register_forward_pre_hook(lambda _, inputs: levels.extend(inputs[1]))
+    with torch.no_grad():
+        method(torch.rand(1, 3, 64, 96))
+    assert [tuple(level.shape[2:]) for level in levels] == [(16, 24), (8, 12)]

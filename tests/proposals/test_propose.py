@@ -219,3 +219,20 @@ def test_another_backbone_can_be_clustered(backbone):
     assert sum(weights.numel() for weights in method.parameters()) == parameters
     with pytest.raises(ValueError, match=r"set method\.grouping as well"):
         MaxMinSettings(grouping_backbone="efficientnet_lite0")
+
+
+def test_a_network_that_goes_on_to_coarser_features_is_clustered_by_the_same_ones(backbone):
+    whole = build_backbone(BackboneSettings(name="efficientnet_lite0")).eval()
+    assert whole.stride == 32
+    image = torch.rand(1, 3, 96, 128)
+    with torch.no_grad():
+        pairs = zip(proposals.tissue_views(backbone, image), proposals.tissue_views(whole, image), strict=True)
+        assert all(torch.equal(cut, not_cut) for cut, not_cut in pairs)
+
+
+def test_a_network_without_own_choice_is_clustered_at_stride_16():
+    whole = build_backbone(BackboneSettings(name="test_resnet", weights="none")).eval()
+    assert whole.stride == 32
+    with torch.no_grad():
+        first, _ = proposals.tissue_views(whole, torch.rand(1, 3, 96, 128))
+    assert first.shape[1:] == (6, 8)

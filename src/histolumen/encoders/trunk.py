@@ -21,7 +21,7 @@ class Trunk(nn.Module, ABC):
     single_stride: bool = False
     """Whether all layers have the same resolution, as in a plain vision transformer."""
     grouping_layers: tuple[str, ...] = ("",)
-    """Layers, all of the trunk's own stride, whose features are used for tissue clusters; "" is its output."""
+    """Layers, all of one stride, whose features are used for tissue clusters; "" is the output."""
 
     @property
     def size_multiple(self) -> int:

@@ -69,7 +69,9 @@ class MaxMin(Method):
         self.decoder: PyramidDecoder | None = None
         if settings.mask_from == "decoder":
             self.decoder = PyramidDecoder(backbone, settings.decoder_stride, settings.decoder_width)
-        self.refinement = Refinement(self.decoder.level_channels) if settings.refine and self.decoder else None
+        self.refinement: Refinement | None = None
+        if settings.refine and self.decoder is not None:
+            self.refinement = Refinement(self.decoder.level_channels[: self.decoder.fine_levels])
         self.masked_layer: str | None = None
         """The layer whose features are masked; None: the image is."""
         if settings.mask_at == "features" and self.classifier is not None:
@@ -110,24 +112,22 @@ class MaxMin(Method):
             # forward X+, X- into C
             on_plus, on_minus = self._classify_regions(self.classifier, early[0] if early else X, foreground)
             if on_plus is not None:
-                scores = on_plus
+                scores = on_plus if self._class_from_foreground else scores
                 terms["foreground"] = losses.cross_entropy(on_plus, batch.labels)
             if on_minus is not None and s.background != "none":
                 terms["background"] = s.lambda_ * losses.background_uncertainty(on_minus, s.background)
         return Losses(terms, scores)
 
     def predict(self, view: View) -> Answer:
-        """Algorithm 1 at test time: the mask from X, the class from X+. X- is never computed."""
+        """Algorithm 1 at test time: the mask from X, the class from X+ or from X. X- is never computed."""
         mask, scores = self._locate(view)
-        if self.classifier is not None and self.settings.foreground:
+        if self.classifier is not None and self._class_from_foreground:
             if self.masked_layer is None:
                 scale, masking = self.settings.classifier_scale, torch.mul
             else:
                 scale, masking = 1.0, appended
             on_plus = view.positions(self._classifier_maps, self.backbone.geometry, mask, scale, masking)
             scores = self.classifier.scores(on_plus)
-        elif scores is None:
-            scores = self.localizer.scores(view.positions(self._localizer_maps, self.backbone.geometry))
         return Answer(scores.softmax(1), mask)
 
     def classify_region(self, pixels: Tensor, region: Case, run: MapRunner = at_once) -> Tensor:
@@ -143,13 +143,14 @@ class MaxMin(Method):
         maps = run(lambda X: classifier.maps(self._region_features(X, case)), pixels)
         return classifier.scores(maps).softmax(1)
 
-    def _locate(self, view: View) -> tuple[Mask, Tensor | None]:
-        """M+, and the localizer's scores if the mask is computed from them."""
+    def _locate(self, view: View) -> tuple[Mask, Tensor]:
+        """M+, and the localizer's scores."""
         if self.decoder is not None:
             # fitted to windows or tiles, the refinement would depend on where they lie
-            net = self._refined_logits if self.refinement is not None and view.at_once else self._decoder_logits
-            logits = view.maps(net, FeatureGeometry.of_cells(self.decoder.stride))
-            return Mask((Layer(logits, finish=torch.sigmoid),)), None
+            net = self._refined_maps if self.refinement is not None and view.at_once else self._decoder_maps
+            maps = view.maps(net, FeatureGeometry.of_cells(self.decoder.stride))
+            logits = Layer(maps, lambda values: values[:, :1], torch.sigmoid)
+            return Mask((logits,)), self.localizer.scores(maps.positions[:, 1:])
         maps = view.maps(self._localizer_maps, self.settings.align(self.backbone.geometry))
         scores = self.localizer.scores(maps.positions)
         weights, sigma = self._weights(scores)
@@ -179,16 +180,24 @@ class MaxMin(Method):
             self.masked_layer, early * mask_at(pixels[:, 3:], early, self.settings.mask_stride), region
         )
 
-    def _decoder_logits(self, X: Tensor) -> Tensor:
-        return cast("PyramidDecoder", self.decoder)(*self._features(X))
+    def _decoder_maps(self, X: Tensor) -> Tensor:
+        """Logits of the mask and the localizer's class maps, from one pass, [B, 1 + C, h, w]."""
+        features, inner = self._features(X)
+        return self._beside_logits(cast("PyramidDecoder", self.decoder)(features, inner), features)
 
-    def _refined_logits(self, X: Tensor) -> Tensor:
+    def _refined_maps(self, X: Tensor) -> Tensor:
+        """`_decoder_maps` with refined logits."""
         decoder, refinement = cast("PyramidDecoder", self.decoder), cast("Refinement", self.refinement)
         features, inner = self._features(X)
         logits = decoder(features, inner)
         painted_over = (X == 0).all(1, keepdim=True)  # glass has the mean colour
         tissue = mask_at((~painted_over).to(X), logits, decoder.stride)
-        return refinement(logits, inner or [features], tissue)
+        return self._beside_logits(refinement(logits, (inner or [features])[: decoder.fine_levels], tissue), features)
+
+    def _beside_logits(self, logits: Tensor, features: Tensor) -> Tensor:
+        """Class maps beside the finer logits, each position repeated, so that pooling gives the same scores."""
+        class_maps = self.localizer.maps(features)
+        return torch.cat([logits, F.interpolate(class_maps, size=logits.shape[2:], mode="nearest")], dim=1)
 
     def wants_proposals(self, epoch: int) -> bool:
         s = self.settings
@@ -256,6 +265,10 @@ class MaxMin(Method):
             return scores.softmax(1), self.sigma
         is_negative = torch.arange(scores.shape[1], device=scores.device) == self.empty_class
         return scores.masked_fill(is_negative, -torch.inf).softmax(1), None
+
+    @property
+    def _class_from_foreground(self) -> bool:
+        return self.settings.foreground and self.settings.class_from == "foreground"
 
     def _regions(self) -> tuple[Case, ...]:
         regions = ((Case.FOREGROUND, self.settings.foreground), (Case.BACKGROUND, self.settings.background != "none"))

@@ -15,6 +15,9 @@ class MaxMinSettings(PoolingSettings):
     """The method."""
     foreground: bool = True
     """Train the classifier on X+ (Eq. 1-1). If false, the localizer predicts the class."""
+    class_from: Literal["foreground", "image"] = "foreground"
+    """What the class is predicted from: X+ by the classifier (the paper), or X by the localizer, which saves the pass
+    over X+."""
     background: losses.Background = "sem"
     """Term that makes the classifier uncertain on X-: `eem` (Eq. 6), `sem` (Eq. 7) or `none`."""
     size_barrier: bool = True

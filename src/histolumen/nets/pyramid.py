@@ -13,6 +13,7 @@ from histolumen.nets.decoder import GUIDE_CHANNELS, at_least, finer_strides
 
 _PROBE = 64
 _COLOURS = 3
+_FINE = 8  # coarsest stride of features that show the boundary of a gland
 
 
 class PyramidDecoder(nn.Module):
@@ -40,6 +41,8 @@ class PyramidDecoder(nn.Module):
         channels = [None if stride in self.guided else next(tapped_channels) for stride in inner]  # fine to coarse
         self.level_channels = tuple(_COLOURS if count is None else count for count in channels) or (backbone.channels,)
         """Channels of the levels finer than the backbone's stride, fine to coarse; without any, of its features."""
+        self.fine_levels = max(1, sum(stride <= _FINE for stride in inner))
+        """Number of levels that show boundaries: those of strides up to 8, or the finest alone."""
         self.enter = nn.ModuleList(_entry(count, width) for count in [*channels, backbone.channels])
         self.mix = nn.ModuleList(_convolution(width) for _ in self.enter)
         self.leave = nn.Conv2d(width, 1, kernel_size=1)

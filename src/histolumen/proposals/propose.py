@@ -9,7 +9,8 @@ from torch.nn import functional as F
 
 from histolumen.encoders.backbone import Backbone
 from histolumen.encoders.geometry import FLIPS
-from histolumen.errors import DataError
+from histolumen.encoders.tapping import layer_of_stride
+from histolumen.errors import ConfigError, DataError
 from histolumen.proposals import clusters
 from histolumen.proposals.describe import describe_split, looks
 from histolumen.proposals.images import Proposals, WholeImages
@@ -20,12 +21,13 @@ _POSITIONS, _MIN_POSITIONS = 800, 16  # sampled per image; images with less tiss
 _MAX_WHITE = 0.3  # share of a position's cell; positions with more are not tissue
 _MAX_IMAGES = 128  # used for clustering; every image gets a proposal
 _MIN_SIDE = 32  # pixels
+_COARSEST_STRIDE = 16  # of features that are clustered
 _CACHE_BYTES = 2_000_000_000  # of features kept between clustering and proposing
 
 
 @torch.no_grad()
 def propose_masks(backbone: Backbone, examples: WholeImages) -> Proposals:
-    """Foreground proposals of all images at the stride of the backbone: the mean over two feature views.
+    """Foreground proposals of all images at the stride of the clustered features: the mean over two feature views.
 
     White fields (lumens, gaps, glass) have no texture that could be clustered, so clusters are found on tissue alone;
     a lumen then follows the tissue it resembles most, and glass is background.
@@ -137,11 +139,24 @@ def _at(features: Tensor, size: torch.Size) -> Tensor:
 
 def _flip_means(backbone: Backbone, image: Tensor) -> list[Tensor]:
     """Features of each grouping layer, averaged over the flips of the image."""
+    layers = _grouping_layers(backbone)
     per_flip: list[list[Tensor]] = []
     for axes in FLIPS:
-        _, inner = backbone.with_layers(backbone.normalise(image.flip(axes)), backbone.trunk.grouping_layers)
+        _, inner = backbone.with_layers(backbone.normalise(image.flip(axes)), layers)
         per_flip.append([features.flip(axes) for features in inner])
     return [torch.stack(layer).mean(0) for layer in zip(*per_flip, strict=True)]
+
+
+def _grouping_layers(backbone: Backbone) -> tuple[str, ...]:
+    """The layers that the network declares; where it declares none and ends at a coarser stride than 16, its last
+    features of stride 16, as coarser ones do not separate neighbouring tissues."""
+    declared = backbone.trunk.grouping_layers
+    if any(declared) or backbone.single_stride or backbone.stride <= _COARSEST_STRIDE:
+        return declared
+    try:
+        return (layer_of_stride(backbone.trunk, _COARSEST_STRIDE),)
+    except ConfigError:  # features in another layout
+        return declared
 
 
 def _smoothed(features: Tensor) -> Tensor:

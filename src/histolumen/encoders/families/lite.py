@@ -9,6 +9,7 @@ from histolumen.encoders.families.stages import Stages, WholeTrunk
 from histolumen.encoders.trunk import Trunk
 
 _STAGES = {8: 3, 16: 5}  # stride -> number of stages up to the last block of that stride
+_CLUSTERED = 3, 4  # stages of stride 16 whose features are used for tissue clusters
 
 
 class LiteTrunk(Trunk):
@@ -30,7 +31,8 @@ class LiteTrunk(Trunk):
         self.expansion = nn.Sequential(next_block.conv_pw, next_block.bn1)  # type: ignore[arg-type]
         self.channels = cast("nn.Conv2d", next_block.conv_pw).out_channels
         self.stride = stride
-        self.grouping_layers = ("stages.3", "stages.4") if stride == 16 else (f"stages.{count - 1}",)
+        clustered = _CLUSTERED if stride == 16 else (count - 1,)
+        self.grouping_layers = tuple(f"stages.{stage}" for stage in clustered)
 
     def features(self, images: Tensor) -> Tensor:
         return self.expansion(self.stages(self.stem(images)))
@@ -45,4 +47,8 @@ class Lite(Stages):
 
     def trunk(self, network: nn.Module, architecture: Architecture, cut: Cut) -> Trunk:
         del architecture
-        return LiteTrunk(network, cut.stride) if cut.stride in _STAGES else WholeTrunk(network, cut.stride)
+        if cut.stride in _STAGES:
+            return LiteTrunk(network, cut.stride)
+        whole = WholeTrunk(network, cut.stride)
+        whole.grouping_layers = tuple(f"network.blocks.{stage}" for stage in _CLUSTERED)
+        return whole
