@@ -25,8 +25,9 @@ def test_tiles_are_normalised_like_images_and_glass_has_the_mean_colour(tmp_path
                 expected = backbone.normalise(torch.from_numpy(pixels).permute(2, 0, 1)[None].float() / 255)
                 on_tissue = (tissue_at(canvas, tile, 2) > 0.5).repeat(2, 0).repeat(2, 1)
                 glass.append(1 - on_tissue.mean())
-                X, mask = view._prepare(tile, None)
-                assert mask is None
-                assert torch.equal(X, expected * torch.from_numpy(on_tissue))
+                for _ in range(2):  # from the slide, then as kept
+                    X, mask = view._prepare(tile, None, keep=True)
+                    assert mask is None
+                    assert torch.equal(X, expected * torch.from_numpy(on_tissue))
     assert min(glass) == 0
     assert max(glass) > 0.2

@@ -12,6 +12,9 @@ from histolumen.encoders.geometry import FLIPS, FeatureGeometry, enlarge
 from histolumen.engine.slides.ahead import prepared_ahead
 from histolumen.engine.slides.maps import Canvas, PassFiles, StoredMaps, clear_glass, mask_of_tile
 from histolumen.methods.view import MapNet, Mask, Masking, resized
+from histolumen.slides.store import KeptPixels
+
+_KEPT_BYTES = 2**29  # on disk; 170 tiles of 1024 pixels
 
 
 class SlideView:
@@ -32,6 +35,7 @@ class SlideView:
             np.tile(value.flatten().cpu().numpy(), canvas.layout.tile) for value in (backbone.mean, backbone.std)
         )
         self._passes: list[PassFiles] = []
+        self._kept = KeptPixels(canvas.work, _KEPT_BYTES)
 
     def __enter__(self) -> "SlideView":
         return self
@@ -39,6 +43,7 @@ class SlideView:
     def __exit__(self, *_: object) -> None:
         for files in self._passes:
             files.close()
+        self._kept.close()
 
     @property
     def at_once(self) -> bool:
@@ -86,7 +91,7 @@ class SlideView:
         tracked = canvas.progress.track(todo, f"{canvas.slide.path.stem}, pass {number}")
 
         def prepare(tile: int) -> tuple[Tensor, Tensor | None]:
-            return self._prepare(tile, seen)
+            return self._prepare(tile, seen, keep=keep_cells)
 
         for tile, (X, mask) in prepared_ahead(tracked, todo, prepare, canvas.readers):
             masked = X if mask is None else masking(X, _enlarged(mask, canvas.layout.tile))
@@ -94,13 +99,17 @@ class SlideView:
         return files.maps(cell)
 
     @torch.inference_mode()
-    def _prepare(self, tile: int, seen: Mask | None) -> tuple[Tensor, Tensor | None]:
+    def _prepare(self, tile: int, seen: Mask | None, *, keep: bool) -> tuple[Tensor, Tensor | None]:
         """X of a tile, and the mask of what was `seen` [1, 1, n, n].
 
         Large arrays are left to numpy here, and tensors to the thread of the network: see `prepared_ahead`.
         """
         canvas, side = self.canvas, self.canvas.layout.tile
-        pixels = canvas.slide.read(canvas.layout.region(tile), (side, side), canvas.layout.scale)
+        pixels = self._kept.get(tile, side)
+        if pixels is None:
+            pixels = canvas.slide.read(canvas.layout.region(tile), (side, side), canvas.layout.scale)
+            if keep:
+                self._kept.keep(tile, pixels)
         X = self._normalised(pixels)
         if self._remove_glass:  # 0 is the mean colour, as for images
             clear_glass(canvas, tile, X)
