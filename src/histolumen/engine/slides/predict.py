@@ -142,7 +142,7 @@ def _predict(
                 tiles=len(canvas.tiles),
                 min_area=min_area,
                 background=background,
-                fields=judge_slide(model.reference, model.predictor.backbone, slide, tissue, scale, progress),
+                fields=judge_slide(model.reference, model.predictor.backbone, canvas),
             )
 
 
