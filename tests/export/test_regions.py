@@ -58,6 +58,21 @@ def test_regions_do_not_depend_on_the_block_size(monkeypatch, block):
     assert len(parts) <= inside.max()  # no region is left in pieces
 
 
+def test_holes_of_regions_that_blocks_cut_are_kept(monkeypatch):
+    """Holes within a block, on the border of two blocks, and in a region within a hole that blocks cut."""
+    mask = np.ones((60, 60))
+    mask[3:7, 3:7] = mask[10:50, 14:19] = mask[25:35, 25:35] = 0
+    mask[26:34, 26:34] = 1  # an island that the border cuts ...
+    mask[28:31, 27:29] = 0  # ... with a hole beside the border
+    whole = find_regions(Raster.of(mask))
+    monkeypatch.setattr(regions, "_BLOCK", 30)
+    parts = find_regions(Raster.of(mask))
+    assert [len(region.outline.interiors) for region in parts] == [3, 1]
+    for one, other in zip(whole, parts, strict=True):
+        assert other.outline.is_valid
+        assert one.outline.symmetric_difference(other.outline).area < 0.01
+
+
 def test_holes_small_regions_and_means():
     mask = np.zeros((60, 80))
     mask[10:50, 10:50] = 0.8
@@ -134,6 +149,11 @@ def test_outlines_are_simplified_one_by_one_and_kept_apart_where_they_would_touc
     holes = [shapely.Point(10 * x, 10 * y).buffer(3) for x in range(1, 9) for y in range(1, 9)]
     sieve = shapely.box(0, 0, 90, 90).difference(shapely.union_all(holes))
     assert regions._simplified(sieve).equals(sieve.simplify(regions._TOLERANCE))
+    bump = [(0, 0), (10, 0), (10, 10), (5, 10.08), (0, 10)]  # a straight line would cut the hole below
+    narrow = shapely.Polygon(bump, [[(5, 10.04), (4, 9), (6, 9)]])
+    assert narrow.is_valid
+    assert regions._simplified(narrow).is_valid
+    assert len(regions._simplified(narrow).interiors) == 1
     sliver = shapely.Polygon([(0, 0), (20, 0), (20, 0.05), (10, 0.02), (0, 0.05)])  # thinner than the tolerance
     assert regions._simplified(sliver).is_valid
     assert not regions._simplified(sliver).is_empty

@@ -59,6 +59,8 @@ def test_shares_of_regions():
     soft = tissue.soft(np.array([16.0, 144.0, 300.0, 400.0]), np.array([16.0, -5.0]))
     assert soft[0].tolist() == [0, 0, 1, 0]  # none beside the mask and none outside the slide
     assert not soft[1].any()
+    uniform = tissue.soft(np.array([-5.0, 250.0, 300.0]), np.array([16.0, 330.0]))  # only tissue near by
+    assert uniform.tolist() == [[0, 1, 1], [0, 0, 0]]
 
 
 def test_the_preview_is_written(tmp_path):

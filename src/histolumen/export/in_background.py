@@ -107,9 +107,10 @@ def _main(folder: Path) -> None:
     plan = json.loads((folder / _PLAN).read_text())
     files = HeatFiles(**{**plan, "size": tuple(plan["size"])})
     heat = np.load(folder / _HEAT)
-    files.save_pyramid(heat, folder / HEATMAP)
     with (folder / _REGIONS).open("w", encoding="ascii") as file:
         _write_regions(files.regions(heat), file)
+    # last: it uses all cores, which are free when the network has finished
+    files.save_pyramid(heat, folder / HEATMAP)
 
 
 if __name__ == "__main__":

@@ -62,13 +62,13 @@ def find_regions(raster: Raster, min_area: float = 0.0) -> list[FoundRegion]:
         min_area: smaller regions, and smaller holes in regions, are left out (in pixels of the raster).
     """
     require("slides", "contourpy", "shapely")
-    import shapely  # noqa: PLC0415 - an extra
-
     complete, cut = [], []
     for polygon, border in _trace_blocks(raster):
-        if border or polygon.area > min_area:
-            (cut if border else complete).append(polygon)
-    joined = [*complete, *_polygons(shapely.union_all(cut))] if cut else complete
+        if polygon.intersects(border):  # it may continue in the next block
+            cut.append((polygon, border))
+        elif polygon.area > min_area:
+            complete.append(polygon)
+    joined = [*complete, *_joined(cut)]
     del complete, cut
     regions = [
         _without_small_holes(part, min_area)
@@ -91,8 +91,29 @@ def draw_polygon(polygon: "Polygon", left: int, top: int, width: int, height: in
     return np.asarray(canvas)
 
 
-def _trace_blocks(raster: Raster) -> Iterator[tuple["Polygon", bool]]:
-    """Yield the polygons of each block, and whether each touches the border and may continue in the next block."""
+def _joined(cut: list[tuple["Polygon", "Geometry"]]) -> list["Polygon"]:
+    """The polygons that blocks have cut, joined; each comes with the border of its block.
+
+    Holes within a block stay as they are: a union of thousands of them takes most of the time.
+    """
+    import shapely  # noqa: PLC0415
+
+    open_polygons, holes = [], []
+    for polygon, border in cut:
+        rings = np.array(polygon.interiors, dtype=object)
+        at_border = shapely.intersects(rings, border).astype(bool)
+        open_polygons.append(shapely.Polygon(polygon.exterior, rings[at_border]))
+        holes += list(rings[~at_border])
+    polygons = _polygons(shapely.union_all(open_polygons))
+    places = shapely.STRtree(shapely.point_on_surface([shapely.Polygon(hole) for hole in holes]))
+    return [
+        shapely.Polygon(polygon.exterior, [*polygon.interiors, *(holes[k] for k in places.query(polygon, "contains"))])
+        for polygon in polygons
+    ]
+
+
+def _trace_blocks(raster: Raster) -> Iterator[tuple["Polygon", "Geometry"]]:
+    """Yield the polygons of each block, and the border of the block."""
     import shapely  # noqa: PLC0415
     from contourpy import FillType, contour_generator  # noqa: PLC0415
 
@@ -103,14 +124,14 @@ def _trace_blocks(raster: Raster) -> Iterator[tuple["Polygon", bool]]:
                 continue
             generator = contour_generator(x=x, y=y, z=values, fill_type=FillType.OuterOffset)
             filled: Any = generator.filled(raster.level, raster.top + 1)  # its type depends on fill_type
-            box = shapely.box(x[0], y[0], x[-1], y[-1]).exterior
+            border = shapely.box(x[0], y[0], x[-1], y[-1]).exterior
             for points, starts in zip(*filled, strict=True):
                 rings = [points[a:b] for a, b in pairwise(starts)]
                 rings = [ring for ring in rings if len(ring) > 3]
                 if rings:
                     outline = shapely.Polygon(rings[0], rings[1:])
                     for polygon in _polygons(outline if outline.is_valid else shapely.make_valid(outline)):
-                        yield polygon, bool(polygon.intersects(box))
+                        yield polygon, border
 
 
 def _centres(raster: Raster, left: int, top: int, right: int, bottom: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -151,9 +172,11 @@ def _simplified(polygon: "Polygon") -> Any:
     With thousands of holes, keeping rings apart takes seconds, and at this tolerance they hardly ever touch. So they
     are simplified one by one, and kept apart only if that went wrong.
     """
-    quick: Any = polygon.simplify(_TOLERANCE, preserve_topology=False)
-    usable = quick.geom_type == "Polygon" and quick.is_valid and not quick.is_empty
-    return quick if usable and len(quick.interiors) == len(polygon.interiors) else polygon.simplify(_TOLERANCE)
+    import shapely  # noqa: PLC0415
+
+    exterior, *holes = shapely.simplify([polygon.exterior, *polygon.interiors], _TOLERANCE)
+    quick = shapely.Polygon(exterior, holes)
+    return quick if quick.is_valid else polygon.simplify(_TOLERANCE)
 
 
 def _without_small_holes(polygon: "Polygon", min_area: float) -> "Polygon":

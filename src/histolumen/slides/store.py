@@ -1,6 +1,8 @@
 """Tile results on disk, one record of fixed size per tile, so that memory does not grow with the slide."""
 
 import os
+import tempfile
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +47,46 @@ class RecordFile:
         """Release the files."""
         os.close(self._records)
         os.close(self._flags)
+
+
+class KeptPixels:
+    """Pixels of tiles [T, T, 3] uint8 that a later pass needs again: reading a slide takes ten times as long.
+
+    The first tiles are kept, up to a limit. The file has no name, so that nothing remains of a killed process.
+    """
+
+    def __init__(self, folder: Path, limit: int):
+        self._limit, self._offsets, self._end = limit, dict[int, int](), 0
+        self._lock = threading.Lock()
+        with os_errors_as_disk_error(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - until `close`
+
+    def keep(self, index: int, pixels: np.ndarray) -> None:
+        """Store the pixels of tile `index` if there is room."""
+        with self._lock:
+            offset = self._end
+            if index in self._offsets or offset + pixels.nbytes > self._limit:
+                return
+            self._end += pixels.nbytes
+        try:
+            _write_all(self._file.fileno(), pixels.tobytes(), offset)
+        except OSError:  # a full disk: the slide can be read again
+            self._limit = 0
+            return
+        self._offsets[index] = offset
+
+    def get(self, index: int, side: int) -> np.ndarray | None:
+        """The pixels of tile `index` [side, side, 3]; None if they were not kept."""
+        offset = self._offsets.get(index)
+        if offset is None:
+            return None
+        data = os.pread(self._file.fileno(), 3 * side * side, offset)
+        return np.frombuffer(data, np.uint8).reshape(side, side, 3)
+
+    def close(self) -> None:
+        """Delete the file."""
+        self._file.close()
 
 
 def _write_all(file: int, data: bytes, offset: int) -> None:

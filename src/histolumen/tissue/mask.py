@@ -63,8 +63,11 @@ class Tissue:
         dy, dx = (down - y)[:, None], (across - x)[None]
         top, left = y.min(), x.min()
         near = self.mask[top : y1.max() + 1, left : x1.max() + 1]  # one axis after the other, on what is needed
-        lines = near[y - top] * (1 - dy) + near[y1 - top] * dy
-        values = lines[:, x - left] * (1 - dx) + lines[:, x1 - left] * dx
+        if near.all() or not near.any():  # most places
+            values = float(near[0, 0])
+        else:
+            lines = near[y - top] * (1 - dy) + near[y1 - top] * dy
+            values = lines[:, x - left] * (1 - dx) + lines[:, x1 - left] * dx
         outside = (rows < 0) | (rows >= self.mask.shape[0] * self.scale)
         outside = outside[:, None] | ((columns < 0) | (columns >= self.mask.shape[1] * self.scale))[None]
         return np.where(outside, 0, values).astype(np.float32)

@@ -217,7 +217,7 @@ def test_finished_tiles_are_not_repeated_after_an_interruption(tmp_path, gland_s
     assert done > 2
     before = len(reads)
     parts = save_slide_prediction(model, gland_slide, tmp_path / "parts", settings)
-    assert len(reads) - before == 2 * whole["tiles"] - done
+    assert len(reads) - before == whole["tiles"]  # those kept for the second pass are lost, and no more are read twice
     assert parts == whole
     assert np.array_equal(heat_of(tmp_path / "parts"), heat_of(tmp_path / "whole"))
 

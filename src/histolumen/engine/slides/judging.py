@@ -6,10 +6,11 @@ import numpy as np
 
 from histolumen.encoders.backbone import Backbone
 from histolumen.engine.judging import spread
+from histolumen.engine.slides.ahead import prepared_ahead
+from histolumen.engine.slides.maps import Canvas
 from histolumen.export.regions import FoundRegion
 from histolumen.familiarity.judgement import Judgement, judge_fields
-from histolumen.familiarity.reference import Reference
-from histolumen.progress import Progress
+from histolumen.familiarity.reference import Look, Reference, describe_look, look_at
 from histolumen.slides.reader import Region, Slide
 from histolumen.tissue.mask import Tissue
 
@@ -33,25 +34,27 @@ class JudgedFields:
         return float(self.unlike[((self.centres - place) ** 2).sum(1).argmin()])
 
 
-def judge_slide(
-    reference: Reference | None, backbone: Backbone, slide: Slide, tissue: Tissue, scale: float, progress: Progress
-) -> JudgedFields | None:
+def judge_slide(reference: Reference | None, backbone: Backbone, canvas: Canvas) -> JudgedFields | None:
     """Judge the tissue of a slide; None if the model does not know its training images.
 
     Args:
         reference: of the model.
         backbone: of the model.
-        slide: the slide.
-        tissue: its tissue.
-        scale: pixels of the slide per pixel of the network's input.
-        progress: receives the number of fields.
+        canvas: the slide, its tissue and its scale; its progress receives the number of fields.
     """
     if reference is None:
         return None
-    height, width = reference.size
-    regions = _fields(slide, tissue, height * scale, width * scale)
-    tracked = progress.track(regions, f"{slide.path.stem}, comparing with the training images")
-    described = [reference.describe(backbone, slide.read(region, (width, height), scale)) for region in tracked]
+    (height, width), scale = reference.size, canvas.layout.scale
+    regions = _fields(canvas.slide, canvas.tissue, height * scale, width * scale)
+    tracked = canvas.progress.track(regions, f"{canvas.slide.path.stem}, comparing with the training images")
+
+    def look(region: Region) -> Look:
+        return look_at(canvas.slide.read(region, (width, height), scale))
+
+    described = [
+        describe_look(backbone, reference.layer, seen)
+        for _, seen in prepared_ahead(tracked, regions, look, canvas.readers)
+    ]
     centres = np.array([(region.left + region.width / 2, region.top + region.height / 2) for region in regions])
     unlike = np.array([reference.unlike(each) for each in described])
     return JudgedFields(centres, unlike, judge_fields(reference, described))

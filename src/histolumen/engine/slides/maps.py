@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from histolumen.atomic import new_file
 from histolumen.errors import SlideError
@@ -190,19 +189,22 @@ def soft_window(mask: Mask, left: int, top: int, width: int, height: int) -> Ten
 
 
 def mask_of_tile(canvas: Canvas, mask: Mask, tile: int) -> Tensor:
-    """The soft mask of the slide in one tile, [1, 1, T, T]."""
+    """The soft mask of the slide in one tile, one value per cell, [1, 1, n, n]."""
     cell = cell_of_mask(mask)
     x, y = (side // cell for side in canvas.layout.origin(tile))
     side = canvas.layout.tile // cell
     soft = soft_window(mask, x, y, side, side)
-    soft = soft * torch.from_numpy(tissue_at(canvas, tile, cell)).to(soft)
-    return F.interpolate(soft, scale_factor=cell, mode="bilinear", align_corners=False)
+    return soft * torch.from_numpy(tissue_at(canvas, tile, cell)).to(soft)
 
 
-def tissue_of_tile(canvas: Canvas, tile: int) -> Tensor:
-    """Which pixels of a tile are on tissue, [1, 1, T, T] of 0 and 1."""
-    coarse = torch.from_numpy(tissue_at(canvas, tile, _PIXELS))[None, None] > 0.5
-    return F.interpolate(coarse.float(), scale_factor=_PIXELS, mode="nearest")
+def clear_glass(canvas: Canvas, tile: int, pixels: np.ndarray) -> None:
+    """Set the pixels [T, T, C] of a tile that are not on tissue to 0."""
+    tissue = tissue_at(canvas, tile, _PIXELS) > 0.5
+    if not tissue.all():
+        rows, columns, channels = pixels.shape
+        wide = tissue.repeat(_PIXELS * channels, axis=1).astype(pixels.dtype)
+        lines = pixels.reshape(rows // _PIXELS, _PIXELS, columns * channels)
+        lines *= wide[:, None]
 
 
 def tissue_at(canvas: Canvas, tile: int, cell: int) -> np.ndarray:

@@ -120,7 +120,7 @@ def _predict(
         min_area, on_mask = settings.min_area, None
         if early is not None:
             on_mask = partial(early.start, canvas, mpp, min_area)
-        with SlideView(canvas, model.method.backbone.normalise, model.config.images.glass == "remove", on_mask) as view:
+        with SlideView(canvas, model.method.backbone, model.config.images.glass == "remove", on_mask) as view:
             answer = model.predictor.predict(view)
             if not answer.probs.isfinite().all():
                 raise SlideError(f"{path}: the predicted probabilities are not finite; check the training of the model")
@@ -142,7 +142,7 @@ def _predict(
                 tiles=len(canvas.tiles),
                 min_area=min_area,
                 background=background,
-                fields=judge_slide(model.reference, model.predictor.backbone, slide, tissue, scale, progress),
+                fields=judge_slide(model.reference, model.predictor.backbone, canvas),
             )
 
 

@@ -1,17 +1,20 @@
 """`View` of a slide: runs networks over its tissue tile by tile while threads prepare the next tiles."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from histolumen.data.transforms import to_unit_range
+from histolumen.encoders.backbone import Backbone
 from histolumen.encoders.geometry import FLIPS, FeatureGeometry, enlarge
-from histolumen.engine.slides.maps import Canvas, PassFiles, StoredMaps, mask_of_tile, tissue_of_tile
+from histolumen.engine.slides.ahead import prepared_ahead
+from histolumen.engine.slides.maps import Canvas, PassFiles, StoredMaps, clear_glass, mask_of_tile
 from histolumen.methods.view import MapNet, Mask, Masking, resized
+from histolumen.slides.store import KeptPixels
+
+_KEPT_BYTES = 2**29  # on disk; 170 tiles of 1024 pixels
 
 
 class SlideView:
@@ -22,14 +25,17 @@ class SlideView:
     def __init__(
         self,
         canvas: Canvas,
-        normalise: Callable[[Tensor], Tensor],
+        backbone: Backbone,
         remove_glass: bool = False,
         on_mask: Callable[[Mask], None] | None = None,
     ):
         """`on_mask` receives the mask of each masked pass before the pass starts."""
-        self.canvas, self._normalise, self._remove_glass = canvas, normalise, remove_glass
-        self._on_mask = on_mask
+        self.canvas, self._remove_glass, self._on_mask = canvas, remove_glass, on_mask
+        self._mean, self._std = (
+            np.tile(value.flatten().cpu().numpy(), canvas.layout.tile) for value in (backbone.mean, backbone.std)
+        )
         self._passes: list[PassFiles] = []
+        self._kept = KeptPixels(canvas.work, _KEPT_BYTES)
 
     def __enter__(self) -> "SlideView":
         return self
@@ -37,6 +43,7 @@ class SlideView:
     def __exit__(self, *_: object) -> None:
         for files in self._passes:
             files.close()
+        self._kept.close()
 
     @property
     def at_once(self) -> bool:
@@ -83,35 +90,42 @@ class SlideView:
             self._on_mask(seen)
         tracked = canvas.progress.track(todo, f"{canvas.slide.path.stem}, pass {number}")
 
-        def prepare(tile: int) -> Tensor:
-            return self._prepare(tile, seen, masking)
+        def prepare(tile: int) -> tuple[Tensor, Tensor | None]:
+            return self._prepare(tile, seen, keep=keep_cells)
 
-        for tile, X in self._ahead(tracked, todo, prepare):
-            files.write(tile, *_run_tile(canvas, lambda x: net(resized(x, scale)), geometry, cell, tile, X))
+        for tile, (X, mask) in prepared_ahead(tracked, todo, prepare, canvas.readers):
+            masked = X if mask is None else masking(X, _enlarged(mask, canvas.layout.tile))
+            files.write(tile, *_run_tile(canvas, lambda x: net(resized(x, scale)), geometry, cell, tile, masked))
         return files.maps(cell)
 
-    def _ahead(
-        self, order: Iterable[int], todo: Sequence[int], prepare: Callable[[int], Tensor]
-    ) -> Iterator[tuple[int, Tensor]]:
-        """Yield tiles with the input of the network; threads prepare the next few tiles in advance."""
-        ahead: dict[int, Future[Tensor]] = {}
-        upcoming = iter(todo)
-        with ThreadPoolExecutor(self.canvas.readers) as pool:
-            for tile in order:
-                while len(ahead) < 2 * self.canvas.readers and (next_tile := next(upcoming, None)) is not None:
-                    ahead[next_tile] = pool.submit(prepare, next_tile)
-                yield tile, ahead.pop(tile).result()
-
     @torch.inference_mode()
-    def _prepare(self, tile: int, seen: Mask | None, masking: Masking) -> Tensor:
-        """Read a tile: X, or X masked by what was `seen`."""
-        canvas, layout = self.canvas, self.canvas.layout
-        pixels = canvas.slide.read(layout.region(tile), (layout.tile, layout.tile), layout.scale)
-        image = to_unit_range(torch.from_numpy(pixels).permute(2, 0, 1)[None].to(canvas.device))
-        X = self._normalise(image)
+    def _prepare(self, tile: int, seen: Mask | None, *, keep: bool) -> tuple[Tensor, Tensor | None]:
+        """X of a tile, and the mask of what was `seen` [1, 1, n, n].
+
+        Large arrays are left to numpy here, and tensors to the thread of the network: see `prepared_ahead`.
+        """
+        canvas, side = self.canvas, self.canvas.layout.tile
+        pixels = self._kept.get(tile, side)
+        if pixels is None:
+            pixels = canvas.slide.read(canvas.layout.region(tile), (side, side), canvas.layout.scale)
+            if keep:
+                self._kept.keep(tile, pixels)
+        X = self._normalised(pixels)
         if self._remove_glass:  # 0 is the mean colour, as for images
-            X = X * tissue_of_tile(canvas, tile).to(X)
-        return X if seen is None else masking(X, mask_of_tile(canvas, seen, tile))
+            clear_glass(canvas, tile, X)
+        image = torch.from_numpy(X).permute(2, 0, 1)[None].to(canvas.device)
+        return image, None if seen is None else mask_of_tile(canvas, seen, tile)
+
+    def _normalised(self, pixels: np.ndarray) -> np.ndarray:
+        """As `Backbone.normalise`, to the last bit. Rows as long vectors: numpy is slow on a last axis of three."""
+        rows = pixels.reshape(len(pixels), -1) / np.float32(255)
+        rows -= self._mean
+        rows /= self._std
+        return rows.reshape(pixels.shape)
+
+
+def _enlarged(mask: Tensor, side: int) -> Tensor:
+    return F.interpolate(mask, size=(side, side), mode="bilinear", align_corners=False)
 
 
 def _run_tile(
