@@ -1,7 +1,7 @@
 """Python's search for reference cycles, paused while libraries are imported and a model is loaded.
 
-Imports make a million objects that stay. The search runs again and again meanwhile, looks at all of them and frees
-nothing: a sixth of the time of a start, and a fifth more when the interpreter exits.
+Imports make 400,000 objects that stay. The search runs again and again meanwhile, looks at all of them and frees
+nothing: a sixth of the time of a start, and as much again when the interpreter exits.
 """
 
 import gc
