@@ -130,3 +130,16 @@ def test_an_error_in_the_background_is_raised_where_it_is_settled():
     with InOrder(settle) as results:
         results.add("a", fail)
         results.add_error("b", ImageError("b"))
+
+
+def test_memory_is_returned_every_few_images_and_at_the_end(model, inputs, monkeypatch):
+    returned = []
+    monkeypatch.setattr(pipeline, "_RETURN_EVERY", 2)
+    monkeypatch.setattr(pipeline, "return_freed_memory", lambda: returned.append(len(run)))
+    run = []
+    monkeypatch.setattr(Model, "run", lambda self, prepared: run.append(prepared))
+    paths = [item.path for item in inputs if item.name != "broken"]
+    with Predictions(model, paths) as predictions:
+        for path in paths:
+            predictions.of(path)
+    assert returned == [2, 4, 5]

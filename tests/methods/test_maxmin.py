@@ -12,6 +12,7 @@ from histolumen.encoders.batchnorm import Case
 from histolumen.encoders.geometry import FeatureGeometry
 from histolumen.errors import ConfigError
 from histolumen.methods.maxmin import MaxMin, MaxMinSettings, mask_logits
+from histolumen.methods.view import resized
 
 
 def make(classes: int = 2, statistics: str = "shared", **settings) -> MaxMin:
@@ -134,6 +135,19 @@ def test_training_runs_foreground_and_background_as_one_batch():
     calls = record_cases(model)
     model.losses(batch())
     assert calls == [((), 2), ((Case.FOREGROUND, Case.BACKGROUND), 4)]
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.8])
+@pytest.mark.parametrize("background", ["none", "eem"])
+def test_the_classifier_sees_the_masked_images_resized(scale, background):
+    model = make(classifier_scale=scale, background=background)
+    unmasked, foreground = torch.randn(2, 3, 64, 48), torch.rand(2, 1, 64, 48)
+    seen, forward = [], model.backbone.forward
+    model.backbone.forward = lambda images, *parts: seen.append(images) or forward(images, *parts)
+    model._classify_regions(model.classifier, unmasked, foreground)
+    masks = [foreground, 1 - foreground] if background == "eem" else [foreground]
+    expected = torch.cat([resized(unmasked * mask, scale) for mask in masks])
+    assert torch.allclose(seen[0], expected, rtol=0, atol=2e-6)
 
 
 def test_inference_never_computes_the_background_image():

@@ -1,6 +1,7 @@
 """The command line: one small file per command. Commands import the engine when they run, so `--help` is quick."""
 
 import contextlib
+import gc
 import os
 import sys
 import warnings
@@ -88,6 +89,7 @@ def main() -> None:
             app()
         finally:
             sys.stdout.flush()  # here, where an error can be explained, not when the interpreter exits
+            gc.freeze()  # no search for cycles among all objects when it exits: it takes longer than `--help`
     except HistolumenError as error:
         sys.stderr.write(f"histolumen: {error}\n")
         sys.exit(2)

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from histolumen.cli.collector import paused_collector
 from histolumen.cli.evaluate import FLIPS_HELP
 
 
@@ -33,15 +34,16 @@ def predict(
     from histolumen.engine.memory import keep_few_kernels
 
     keep_few_kernels()  # before torch is imported
-    from histolumen.console import ConsoleProgress
-    from histolumen.deploy.exported import load_predictor
-    from histolumen.engine.model import Model
-    from histolumen.engine.predict_files import find_images, predict_files
-    from histolumen.errors import ConfigError, first_few
-    from histolumen.familiarity.judgement import NOT_COMPARED, NOT_KNOWN
+    with paused_collector():
+        from histolumen.console import ConsoleProgress
+        from histolumen.deploy.exported import load_predictor
+        from histolumen.engine.model import Model
+        from histolumen.engine.predict_files import find_images, predict_files
+        from histolumen.errors import ConfigError, first_few
+        from histolumen.familiarity.judgement import NOT_COMPARED, NOT_KNOWN
 
-    files = find_images(inputs, out)
-    model = load_predictor(run, runtime)
+        files = find_images(inputs, out)
+        model = load_predictor(run, runtime)
     if flips is not None:
         if not isinstance(model, Model):
             choice = "--flips" if flips else "--no-flips"

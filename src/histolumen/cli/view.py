@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from histolumen.cli.collector import paused_collector
+
 
 def view(
     runs: Annotated[
@@ -40,10 +42,11 @@ def view(
     from histolumen.engine.memory import keep_few_kernels
 
     keep_few_kernels()  # before torch is imported
-    from histolumen.engine.slides.predict import SlideSettings
-    from histolumen.settings import from_options
-    from histolumen.view.serve import serve
-    from histolumen.view.settings import ViewSettings
+    with paused_collector():
+        from histolumen.engine.slides.predict import SlideSettings
+        from histolumen.settings import from_options
+        from histolumen.view.serve import serve
+        from histolumen.view.settings import ViewSettings
 
     reading = from_options(SlideSettings, slide_mpp=slide_mpp, model_mpp=model_mpp)
     settings = from_options(ViewSettings, host=host, port=port, token=token, verbose=verbose, slides=reading)

@@ -1,4 +1,5 @@
-"""Configuration of memory: freed blocks are kept for the next training step, few compiled kernels for predictions."""
+"""Configuration of memory: freed blocks are kept for the next training step and returned between predictions, which
+also keep few compiled kernels."""
 
 import ctypes
 import os
@@ -26,10 +27,28 @@ def keep_freed_memory() -> bool:
     By default glibc maps every large tensor anew and the kernel zeroes its pages, which takes a third to a half of a
     CPU training step (benchmarks/training_step.py). Without glibc this function does nothing.
     """
-    if not sys.platform.startswith("linux"):
+    if (libc := _glibc()) is None:
         return False
-    try:
-        mallopt = ctypes.CDLL("libc.so.6").mallopt
-    except (OSError, AttributeError):  # musl and others
-        return False
+    mallopt = libc.mallopt
     return bool(mallopt(_MMAP_MAX, 0) and mallopt(_TRIM_THRESHOLD, -1) and mallopt(_TOP_PAD, 64 * 2**20))
+
+
+def return_freed_memory() -> bool:
+    """Return free pages between live blocks to the system. Returns whether there were any.
+
+    Images of many sizes leave gaps of many sizes between blocks that stay, such as compiled kernels; large tensors do
+    not fit into the gaps, so that memory grows although no more of it is in use. Without glibc this function does
+    nothing.
+    """
+    libc = _glibc()
+    return libc is not None and bool(libc.malloc_trim(0))
+
+
+def _glibc() -> ctypes.CDLL | None:
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        libc = ctypes.CDLL("libc.so.6")
+    except OSError:
+        return None
+    return libc if hasattr(libc, "mallopt") and hasattr(libc, "malloc_trim") else None  # musl and others have neither

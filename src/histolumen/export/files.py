@@ -19,22 +19,27 @@ _QUICK_MODES = {"L", "RGB", "I;16"}
 
 def save_picture(picture: Image.Image, path: Path) -> None:
     """Write a PNG atomically."""
+    if picture.mode in _QUICK_MODES:
+        _save_png(np.asarray(picture), path)
+        return
     with new_file(path) as temporary:
-        if picture.mode in _QUICK_MODES:
-            with temporary.open("wb") as file:
-                write_png(np.asarray(picture), file)
-        else:
-            picture.save(temporary, format="PNG")
+        picture.save(temporary, format="PNG")
 
 
 def save_soft_mask(soft_mask: np.ndarray, path: Path) -> None:
     """Write values in [0, 1] as a 16-bit PNG (65535 is 1)."""
-    save_picture(Image.fromarray((soft_mask.clip(0, 1) * 65535).round().astype(np.uint16)), path)
+    values = soft_mask.clip(0, 1) * 65535
+    _save_png(np.rint(values, out=values).astype(np.uint16), path)
 
 
 def save_binary_mask(mask: np.ndarray, path: Path) -> None:
     """Write a mask as an 8-bit PNG of 0 and 255."""
-    save_picture(Image.fromarray(np.where(mask, 255, 0).astype(np.uint8)), path)
+    _save_png(np.where(mask, np.uint8(255), np.uint8(0)), path)
+
+
+def _save_png(pixels: np.ndarray, path: Path) -> None:
+    with new_file(path) as temporary, temporary.open("wb") as file:
+        write_png(pixels, file)
 
 
 def save_table(records: Sequence[dict[str, Any]], path: Path) -> None:

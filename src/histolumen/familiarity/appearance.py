@@ -4,7 +4,6 @@ import functools
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import ndimage
 from skimage import color
 
 BANDS = 4  # details of 1, 2, 4 and 8 pixels
@@ -73,6 +72,8 @@ def describe_appearance(pixels: np.ndarray, white: np.ndarray) -> Appearance:
 
 def neighbours(cells: np.ndarray) -> np.ndarray:
     """All cells of the colour space [cells] bool that are among the given ones, or touch one of them."""
+    from scipy import ndimage  # noqa: PLC0415 - slow to import, needed in training only
+
     return np.asarray(ndimage.binary_dilation(cells.reshape(_CELLS), np.ones((3, 3, 3)))).ravel()
 
 

@@ -279,15 +279,20 @@ class MaxMin(Method):
     ) -> tuple[Tensor | None, Tensor | None]:
         """Scores of C on X+ and X-, which pass through the backbone as one batch; `unmasked` is X or its features."""
         regions = self._regions()
-        if self.masked_layer is not None:
-            foreground = mask_at(foreground, unmasked, self.settings.mask_stride)
-        masks = {Case.FOREGROUND: foreground, Case.BACKGROUND: 1 - foreground}
-        masked = [unmasked * masks[case] for case in regions]
         if self.masked_layer is None:
-            stacked = torch.cat([resized(each, self.settings.classifier_scale) for each in masked])
+            scale = self.settings.classifier_scale
+            on_foreground = resized(unmasked * foreground, scale)
+            # resizing is linear: X- is what X+ leaves of X, and needs no resizing of its own in either direction
+            on_background = resized(unmasked, scale) - on_foreground
+        else:
+            foreground = mask_at(foreground, unmasked, self.settings.mask_stride)
+            on_foreground, on_background = unmasked * foreground, unmasked * (1 - foreground)
+        masked = {Case.FOREGROUND: on_foreground, Case.BACKGROUND: on_background}
+        stacked = torch.cat([masked[case] for case in regions])
+        if self.masked_layer is None:
             features = self.backbone(stacked, *regions)
         else:
-            features = self.backbone.after(self.masked_layer, torch.cat(masked), *regions)
+            features = self.backbone.after(self.masked_layer, stacked, *regions)
         by_region = dict(zip(regions, classifier(features).chunk(len(regions)), strict=True))
         return by_region.get(Case.FOREGROUND), by_region.get(Case.BACKGROUND)
 

@@ -6,13 +6,12 @@ more haematoxylin than the rest of the tissue; the edge of a section has no such
 """
 
 import functools
-from typing import cast
 
 import numpy as np
 from PIL import Image
-from scipy import ndimage
 
 from histolumen.neighbours import dilated, eroded
+from histolumen.regions import label_regions
 
 _SIDE = 432  # short side, in pixels, to which pictures are reduced first; the sizes below refer to it
 _BRIGHT = 238  # of the brightest channel
@@ -40,8 +39,11 @@ def find_glass(picture: np.ndarray) -> np.ndarray:
     """Glass beside the tissue [H, W] bool, for a picture as in `white_fields`."""
     reduced = _reduced(picture)
     white = _white(reduced)
+    fields = open_fields(white) if white.any() else []
+    if not fields:  # most images
+        return np.zeros(picture.shape[:2], bool)
     glass = np.zeros_like(white)
-    for field in open_fields(white):
+    for field in fields:
         if field.mean() >= _ALWAYS_GLASS or not _is_lined(field, white, reduced):
             glass |= field
     widened = dilated(glass, _SMOOTHING // 2 + 1)  # smoothing blurred its rim
@@ -50,7 +52,7 @@ def find_glass(picture: np.ndarray) -> np.ndarray:
 
 def open_fields(white: np.ndarray) -> list[np.ndarray]:
     """The connected fields [H, W] of a mask that leave the image over a long stretch of its border."""
-    fields, found = cast("tuple[np.ndarray, int]", ndimage.label(white))
+    fields, found = label_regions(white)
     count = found + 1
     edge = np.concatenate([fields[0], fields[-1], fields[1:-1, 0], fields[1:-1, -1]])
     border_share = np.bincount(edge, minlength=count) / edge.size
@@ -61,13 +63,14 @@ def open_fields(white: np.ndarray) -> list[np.ndarray]:
 
 def _is_lined(field: np.ndarray, white: np.ndarray, picture: np.ndarray) -> bool:
     """Whether the tissue around a field has more haematoxylin than most of the tissue: nuclei of an epithelium."""
+    from scipy import ndimage  # noqa: PLC0415 - slow to import, rarely needed
+    from skimage import color  # noqa: PLC0415
+
     distance = np.asarray(ndimage.distance_transform_edt(~field))
     tissue = ~dilated(white, _SMOOTHING)
     rim = tissue & (distance > _RIM[0]) & (distance <= _RIM[1])
     if not rim.any():
         return False
-    from skimage import color  # noqa: PLC0415 - slow to import, rarely needed
-
     haematoxylin = color.rgb2hed(picture)[..., 0]
     everywhere = haematoxylin[tissue]
     return bool(haematoxylin[rim].mean() > everywhere.mean() + _LINED * everywhere.std())
@@ -77,6 +80,8 @@ def _white(reduced: np.ndarray) -> np.ndarray:
     channels = np.moveaxis(_sums(reduced, _SMOOTHING), 2, 0)
     brightest, darkest = functools.reduce(np.maximum, channels), functools.reduce(np.minimum, channels)
     white = (brightest > _BRIGHT * _SMOOTHING**2) & (darkest > (1 - _COLOURLESS) * brightest)
+    if not white.any():
+        return white
     padded = np.pad(white, _OPENING, mode="edge")  # the outside of the image is like its border
     opened = dilated(eroded(padded, _OPENING), _OPENING)
     return opened[_OPENING:-_OPENING, _OPENING:-_OPENING]

@@ -3,6 +3,7 @@
 import numpy as np
 from pydantic import Field
 
+from histolumen.regions import without_small_regions
 from histolumen.settings import Settings
 
 _THRESHOLD = 0.5
@@ -30,12 +31,13 @@ def make_solid(soft_mask: np.ndarray, settings: MaskSettings, mpp: float | None 
     """
     if not settings.fill_holes and not settings.min_area:
         return soft_mask
-    from skimage import morphology  # noqa: PLC0415 - slow to import
-
     pixels_per_area = 1.0 if mpp is None else 1 / mpp**2
     before = soft_mask >= _THRESHOLD
-    mask = morphology.remove_small_holes(before, max_size=int(settings.fill_holes * pixels_per_area))
-    mask = morphology.remove_small_objects(mask, max_size=int(settings.min_area * pixels_per_area))
+    mask = ~without_small_regions(~before, int(settings.fill_holes * pixels_per_area))
+    mask = without_small_regions(mask, int(settings.min_area * pixels_per_area))
+    different = mask != before
     below = np.nextafter(np.float32(_THRESHOLD), np.float32(0))
-    changed = np.where(mask, np.maximum(1 - soft_mask, _THRESHOLD), np.minimum(1 - soft_mask, below))
-    return np.where(mask != before, changed, soft_mask).astype(soft_mask.dtype)
+    opposite = 1 - soft_mask[different]
+    solid = soft_mask.copy()
+    solid[different] = np.where(mask[different], np.maximum(opposite, _THRESHOLD), np.minimum(opposite, below))
+    return solid
