@@ -125,7 +125,7 @@ def _predict(
             if not answer.probs.isfinite().all():
                 raise SlideError(f"{path}: the predicted probabilities are not finite; check the training of the model")
             cell = cell_of_mask(answer.mask)
-            heat, background = early.of(answer.mask) if early is not None else (None, None)
+            heat, background = early.of(canvas, mpp, min_area, answer.mask) if early is not None else (None, None)
             probabilities = model.calibrated(dict(zip(model.classes, answer.probs[0].tolist(), strict=True)))
             return SlidePrediction(
                 slide=path,
@@ -147,9 +147,9 @@ def _predict(
 
 
 class _Early:
-    """Heat map of the mask of a later pass, whose files are made in the background while that pass runs.
+    """Heat map of a mask, whose files are made in the background while the slide is still worked on.
 
-    Max-Min has its mask after the first pass, and its class after the second.
+    With two passes, Max-Min has its mask after the first and its class after the second.
     """
 
     def __init__(self, work: Path):
@@ -177,9 +177,14 @@ class _Early:
         files = heat_files(canvas.layout.scale * cell, size, mpp, min_area)
         self._files = BackgroundFiles(self._heat, files, self._work)
 
-    def of(self, mask: Mask) -> tuple[np.ndarray | None, BackgroundFiles | None]:
-        """Heat map and process of the final mask; None if it is another one than that of the last pass."""
-        return (self._heat, self._files) if mask is self._mask else (None, None)
+    def of(
+        self, canvas: Canvas, mpp: float, min_area: float, mask: Mask
+    ) -> tuple[np.ndarray | None, BackgroundFiles | None]:
+        """Heat map and process of the final mask, started now if it was not that of the last pass: its files are then
+        made while the slide is compared with the training images."""
+        if mask is not self._mask:
+            self.start(canvas, mpp, min_area, mask)
+        return self._heat, self._files
 
 
 def _model_mpp(model: Model, settings: SlideSettings) -> float:

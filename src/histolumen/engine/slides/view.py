@@ -15,6 +15,7 @@ from histolumen.methods.view import MapNet, Mask, Masking, resized
 from histolumen.slides.store import KeptPixels
 
 _KEPT_BYTES = 2**29  # on disk; 170 tiles of 1024 pixels
+_POOLED_STRIDE = 8  # finer maps are those of decoders, beside which coarser class maps are repeated: every second
 
 
 class SlideView:
@@ -134,13 +135,15 @@ def _run_tile(
     """Run the network on one tile; return cells [K, n, n] and positions [K, P], NaN where not used for pooling."""
     flips = FLIPS if canvas.flips else FLIPS[:1]
     side = canvas.layout.tile // cell
+    every = max(1, int(_POOLED_STRIDE / geometry.stride))
     cells, positions = [], []
     for axes in flips:
         maps = net(X.flip(axes)).float()
         cells.append(to_cells(maps, geometry, cell, side).flip(axes))
         pooled = torch.from_numpy(_pooled_positions(canvas, tile, geometry, maps.shape[2:]))
         pooled = pooled.flip([axis - 2 for axis in axes]).to(maps.device)
-        positions.append(torch.where(pooled, maps[0], torch.nan).flatten(1))
+        kept = torch.where(pooled, maps[0], torch.nan)[:, every // 2 :: every, every // 2 :: every]
+        positions.append(kept.flatten(1))
     return torch.stack(cells).mean(0)[0].cpu().numpy(), torch.cat(positions, dim=1).cpu().numpy()
 
 
