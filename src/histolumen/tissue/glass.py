@@ -10,8 +10,8 @@ import functools
 import numpy as np
 from PIL import Image
 
+from histolumen.components import label_regions
 from histolumen.neighbours import dilated, eroded
-from histolumen.regions import label_regions
 
 _SIDE = 432  # short side, in pixels, to which pictures are reduced first; the sizes below refer to it
 _BRIGHT = 238  # of the brightest channel

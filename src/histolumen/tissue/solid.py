@@ -3,7 +3,7 @@
 import numpy as np
 from pydantic import Field
 
-from histolumen.regions import without_small_regions
+from histolumen.components import without_small_regions
 from histolumen.settings import Settings
 
 _THRESHOLD = 0.5

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as arrays
 from scipy import ndimage
 from skimage import morphology
 
-from histolumen.regions import label_regions, without_small_regions
+from histolumen.components import label_regions, without_small_regions
 
 masks = arrays.arrays(bool, arrays.array_shapes(min_dims=2, max_dims=2, max_side=12))
 
