@@ -22,9 +22,10 @@ from histolumen.encoders.backbone import Backbone, BackboneSettings, build_backb
 from histolumen.encoders.batchnorm import Case
 from histolumen.encoders.geometry import FeatureGeometry, enlarge, min_max
 from histolumen.encoders.tapping import tapped
-from histolumen.methods.base import Losses, Method, predict_flipped, register
+from histolumen.methods.base import Losses, Method, register
 from histolumen.methods.masked_features import mask_at, masked_layer
 from histolumen.methods.maxmin_settings import MaxMinSettings
+from histolumen.methods.proposed_masks import proposal_loss, updated_proposals
 from histolumen.methods.view import Answer, Layer, MapRunner, Mask, View, appended, at_once, resized, stretched
 from histolumen.nets.discriminant import Refinement
 from histolumen.nets.pooling import WildcatHead
@@ -101,7 +102,7 @@ class MaxMin(Method):
             logits = self.decoder(features, inner)
             foreground = self.decoder.mask(logits, *X.shape[2:])
             if s.grouping:
-                terms["grouping"] = s.grouping * _proposal_loss(logits, batch.proposals, negative)
+                terms["grouping"] = s.grouping * proposal_loss(logits, batch.proposals, negative)
         if negative is not None:
             terms["negative_evidence"] = s.negative_evidence * losses.negative_evidence(logits, negative)
         if s.edges:
@@ -207,14 +208,7 @@ class MaxMin(Method):
     def propose(self, images: WholeImages, first: Proposals | None) -> Proposals:
         if first is None:
             return propose_masks(self._grouping_backbone(), images)
-        was_training = self.training
-        self.eval()
-        proposals = [
-            self._updated_proposal(images[k], int(images.labels[k]), first[k])
-            for k in images.track(range(len(first)), "updating the proposed masks")
-        ]
-        self.train(was_training)
-        return proposals
+        return updated_proposals(self, images, first)
 
     def on_epoch_end(self) -> None:
         s = self.settings
@@ -240,16 +234,6 @@ class MaxMin(Method):
             return self.backbone(X), []
         features, inner = self.backbone.with_layers(X, self.decoder.layers)
         return features, self.decoder.with_guides(inner, X)
-
-    @torch.no_grad()
-    def _updated_proposal(self, image: Tensor, label: int, old: Tensor) -> Tensor:
-        """The mean of the proposal and the current mask over all flips, if the predicted class is the label."""
-        output = predict_flipped(self, image)
-        if int(output.probs.argmax()) != label:
-            return old
-        size = [max(1, side // 4) for side in image.shape[2:]]
-        mask = F.interpolate(output.soft_mask, size=size, mode="area")[0, 0].cpu()
-        return (mask + F.interpolate(old[None, None], size=size, mode="bilinear", align_corners=False)[0, 0]) / 2
 
     def _cam_logits(self, maps: Tensor, scores: Tensor, images: Tensor) -> Tensor:
         """Logits of M+ at the size of the images; with a negative class, only from the maps of the other classes."""
@@ -300,12 +284,3 @@ class MaxMin(Method):
 def _drop_former_buffer(method: MaxMin, state: dict[str, Any], prefix: str, *_: Any) -> None:  # noqa: ARG001 - torch's signature
     """Earlier versions stored the index of the negative class with the weights; it now follows from the settings."""
     state.pop(f"{prefix}negative_class", None)
-
-
-def _proposal_loss(logits: Tensor, proposals: Tensor | None, negative: Tensor | None) -> Tensor:
-    """Cross-entropy with the proposals; those of images without foreground are ignored."""
-    if proposals is None:
-        raise ValueError("method.grouping needs batches with proposals")
-    if negative is not None:
-        proposals = proposals.masked_fill(negative[:, None, None, None], 0.5)
-    return losses.proposal_cross_entropy(logits, F.interpolate(proposals, size=logits.shape[2:], mode="area"))
