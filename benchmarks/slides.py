@@ -212,6 +212,8 @@ def main() -> None:
                 f"{alone.processor:.1f} and {whole.processor:.1f} s ({100 * work_shares[-1]:.0f} %)",
                 flush=True,
             )
+        if not shares:  # --rounds 0: memory alone
+            return
         print(f"median throughput relative to the network alone: {100 * statistics.median(shares):.0f} %")
         print(f"median processor time, network alone relative to all: {100 * statistics.median(work_shares):.0f} %")
 
