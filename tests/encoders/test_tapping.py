@@ -112,3 +112,9 @@ def test_another_thread_runs_the_whole_network_while_one_stops_at_a_layer():
     network[0].register_forward_pre_hook(run_elsewhere)
     assert run_up_to(network, "0", images).shape == (1, 4, 5, 5)
     assert [answer is not None for answer in answers] == [False, True]
+
+
+def test_a_layer_is_found_wherever_the_network_is():
+    """Layers are also looked for after training was set up, on another device than the CPU."""
+    network = build_backbone(BackboneSettings(name="test_resnet", weights="none")).trunk
+    assert layer_of_stride(network, 16) == layer_of_stride(network.to("meta"), 16)

@@ -31,8 +31,10 @@ def layer_of_stride(network: nn.Module, stride: int) -> str:
 
     handles = [module.register_forward_hook(record(name)) for name, module in network.named_modules() if name]
     was_training = network.training
+    device = next((weight.device for weight in network.parameters()), None)
     try:
-        network.eval()(torch.zeros(1, 3, _PROBE, _PROBE))
+        with uncompiled(network):
+            network.eval()(torch.zeros(1, 3, _PROBE, _PROBE, device=device))
     except (AssertionError, RuntimeError) as error:
         raise ConfigError(f"this backbone does not accept arbitrary image sizes ({error}); choose another") from error
     finally:

@@ -42,6 +42,11 @@ class Method(nn.Module, ABC):
 
     backbone: Backbone
 
+    @property
+    def masks_pixels(self) -> bool:
+        """Whether a prediction has another pass, over masked pixels; a slide then needs its pixels twice."""
+        return False
+
     @abstractmethod
     def losses(self, batch: Batch) -> Losses:
         """The loss terms of a batch of training images."""

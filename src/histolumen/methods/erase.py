@@ -49,6 +49,10 @@ class Erase(ClassMapMethod):
     def scores(self, maps: Tensor) -> Tensor:
         return maps.mean((2, 3))
 
+    @property
+    def masks_pixels(self) -> bool:
+        return self.settings.test_rounds > 1
+
     def losses(self, batch: Batch) -> Losses:
         X = self.backbone.normalise(batch.images)
         rounds = []

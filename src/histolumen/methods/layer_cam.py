@@ -14,6 +14,7 @@ from histolumen.methods.base import register
 from histolumen.methods.cam_avg import CamAvg
 from histolumen.methods.class_maps import MapSettings
 from histolumen.methods.grad_cam import by_position, class_gradients
+from histolumen.methods.view import beside
 
 
 class LayerCamSettings(MapSettings):
@@ -46,14 +47,13 @@ class LayerCam(CamAvg):
         return self.settings.align(FeatureGeometry(self.stride, self.offset))
 
     def prediction_maps(self, X: Tensor) -> Tensor:
-        """Class maps and LayerCAM maps [B, 2 C, h, w], both at the layer's resolution. Class maps are enlarged by
-        repeating positions, which does not change their mean."""
+        """Class maps and LayerCAM maps [B, 2 C, h, w], both at the layer's resolution."""
         with torch.inference_mode(mode=False), torch.enable_grad(), tapped(self.backbone.trunk, self.layer) as outputs:
             class_maps = self.maps(self.backbone(X.detach().clone()))
             activations = outputs[-1]
             gradients = class_gradients(self.scores(class_maps), activations)
         maps = by_position(layer_cam(activations.detach(), gradients))
-        return torch.cat([F.interpolate(class_maps.detach(), size=maps.shape[2:], mode="nearest"), maps], dim=1)
+        return beside(class_maps.detach(), maps)
 
 
 def _layer(settings: LayerCamSettings, backbone: Backbone) -> tuple[str, int]:

@@ -14,7 +14,6 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from histolumen import losses
 from histolumen.data.batch import Batch
@@ -26,7 +25,7 @@ from histolumen.methods.base import Losses, Method, register
 from histolumen.methods.masked_features import mask_at, masked_layer
 from histolumen.methods.maxmin_settings import MaxMinSettings
 from histolumen.methods.proposed_masks import proposal_loss, updated_proposals
-from histolumen.methods.view import Answer, Layer, MapRunner, Mask, View, appended, at_once, resized, stretched
+from histolumen.methods.view import Answer, Layer, MapRunner, Mask, View, appended, at_once, beside, resized, stretched
 from histolumen.nets.discriminant import Refinement
 from histolumen.nets.pooling import WildcatHead
 from histolumen.nets.pyramid import PyramidDecoder
@@ -82,6 +81,11 @@ class MaxMin(Method):
         self.register_load_state_dict_pre_hook(_drop_former_buffer)
 
     @property
+    def masks_pixels(self) -> bool:
+        """Whether the class is predicted from X+."""
+        return self.settings.foreground and self.settings.class_from == "foreground"
+
+    @property
     def empty_class(self) -> int | None:
         """The class whose masks are kept empty by `negative_evidence`; None where Eq. 8 is taken as printed."""
         return self.negative_class if self.settings.negative_evidence else None
@@ -113,7 +117,7 @@ class MaxMin(Method):
             # forward X+, X- into C
             on_plus, on_minus = self._classify_regions(self.classifier, early[0] if early else X, foreground)
             if on_plus is not None:
-                scores = on_plus if self._class_from_foreground else scores
+                scores = on_plus if self.masks_pixels else scores
                 terms["foreground"] = losses.cross_entropy(on_plus, batch.labels)
             if on_minus is not None and s.background != "none":
                 terms["background"] = s.lambda_ * losses.background_uncertainty(on_minus, s.background)
@@ -122,13 +126,15 @@ class MaxMin(Method):
     def predict(self, view: View) -> Answer:
         """Algorithm 1 at test time: the mask from X, the class from X+ or from X. X- is never computed."""
         mask, scores = self._locate(view)
-        if self.classifier is not None and self._class_from_foreground:
+        if self.classifier is not None and self.masks_pixels:
             if self.masked_layer is None:
                 scale, masking = self.settings.classifier_scale, torch.mul
             else:
                 scale, masking = 1.0, appended
             on_plus = view.positions(self._classifier_maps, self.backbone.geometry, mask, scale, masking)
             scores = self.classifier.scores(on_plus)
+        elif scores is None:
+            scores = self.localizer.scores(view.positions(self._localizer_maps, self.backbone.geometry))
         return Answer(scores.softmax(1), mask)
 
     def classify_region(self, pixels: Tensor, region: Case, run: MapRunner = at_once) -> Tensor:
@@ -144,14 +150,15 @@ class MaxMin(Method):
         maps = run(lambda X: classifier.maps(self._region_features(X, case)), pixels)
         return classifier.scores(maps).softmax(1)
 
-    def _locate(self, view: View) -> tuple[Mask, Tensor]:
-        """M+, and the localizer's scores."""
+    def _locate(self, view: View) -> tuple[Mask, Tensor | None]:
+        """M+, and the localizer's scores where the same pass gives them."""
         if self.decoder is not None:
             # fitted to windows or tiles, the refinement would depend on where they lie
             net = self._refined_maps if self.refinement is not None and view.at_once else self._decoder_maps
             maps = view.maps(net, FeatureGeometry.of_cells(self.decoder.stride))
-            logits = Layer(maps, lambda values: values[:, :1], torch.sigmoid)
-            return Mask((logits,)), self.localizer.scores(maps.positions[:, 1:])
+            mask = Mask((Layer(maps, lambda values: values[:, -1:], torch.sigmoid),))
+            from_image = self.settings.class_from == "image"
+            return mask, self.localizer.scores(maps.positions[:, :-1]) if from_image else None
         maps = view.maps(self._localizer_maps, self.settings.align(self.backbone.geometry))
         scores = self.localizer.scores(maps.positions)
         weights, sigma = self._weights(scores)
@@ -182,9 +189,9 @@ class MaxMin(Method):
         )
 
     def _decoder_maps(self, X: Tensor) -> Tensor:
-        """Logits of the mask and the localizer's class maps, from one pass, [B, 1 + C, h, w]."""
+        """Logits of the mask [B, 1, h, w]; before them, where they give the class, the localizer's class maps."""
         features, inner = self._features(X)
-        return self._beside_logits(cast("PyramidDecoder", self.decoder)(features, inner), features)
+        return self._with_class_maps(cast("PyramidDecoder", self.decoder)(features, inner), features)
 
     def _refined_maps(self, X: Tensor) -> Tensor:
         """`_decoder_maps` with refined logits."""
@@ -193,12 +200,10 @@ class MaxMin(Method):
         logits = decoder(features, inner)
         painted_over = (X == 0).all(1, keepdim=True)  # glass has the mean colour
         tissue = mask_at((~painted_over).to(X), logits, decoder.stride)
-        return self._beside_logits(refinement(logits, (inner or [features])[: decoder.fine_levels], tissue), features)
+        return self._with_class_maps(refinement(logits, (inner or [features])[: decoder.fine_levels], tissue), features)
 
-    def _beside_logits(self, logits: Tensor, features: Tensor) -> Tensor:
-        """Class maps beside the finer logits, each position repeated, so that pooling gives the same scores."""
-        class_maps = self.localizer.maps(features)
-        return torch.cat([logits, F.interpolate(class_maps, size=logits.shape[2:], mode="nearest")], dim=1)
+    def _with_class_maps(self, logits: Tensor, features: Tensor) -> Tensor:
+        return beside(self.localizer.maps(features), logits) if self.settings.class_from == "image" else logits
 
     def wants_proposals(self, epoch: int) -> bool:
         s = self.settings
@@ -250,10 +255,6 @@ class MaxMin(Method):
         is_negative = torch.arange(scores.shape[1], device=scores.device) == self.empty_class
         return scores.masked_fill(is_negative, -torch.inf).softmax(1), None
 
-    @property
-    def _class_from_foreground(self) -> bool:
-        return self.settings.foreground and self.settings.class_from == "foreground"
-
     def _regions(self) -> tuple[Case, ...]:
         regions = ((Case.FOREGROUND, self.settings.foreground), (Case.BACKGROUND, self.settings.background != "none"))
         return tuple(case for case, enabled in regions if enabled)
@@ -265,9 +266,11 @@ class MaxMin(Method):
         regions = self._regions()
         if self.masked_layer is None:
             scale = self.settings.classifier_scale
-            on_foreground = resized(unmasked * foreground, scale)
-            # resizing is linear: X- is what X+ leaves of X, and needs no resizing of its own in either direction
-            on_background = resized(unmasked, scale) - on_foreground
+            on_foreground = on_background = resized(unmasked * foreground, scale)
+            if (
+                Case.BACKGROUND in regions
+            ):  # resizing is linear: X- is what X+ leaves of X, without a resizing of its own
+                on_background = resized(unmasked, scale) - on_foreground
         else:
             foreground = mask_at(foreground, unmasked, self.settings.mask_stride)
             on_foreground, on_background = unmasked * foreground, unmasked * (1 - foreground)

@@ -82,6 +82,8 @@ class MaxMinSettings(PoolingSettings):
             raise ValueError("grouping_backbone is that of the proposals of grouping: set method.grouping as well")
         if self.refine and self.mask_from != "decoder":
             raise ValueError("refine needs the features of a decoder: set method.mask_from=decoder as well")
+        if self.class_from == "image" and self.mask_from == "decoder" and max(self.kmax, self.kmin) >= 1:
+            raise ValueError("class_from=image with a decoder pools shares of the positions: set kmax and kmin below 1")
         if self.self_training and not self.grouping:
             raise ValueError("self_training updates the proposals of grouping: set method.grouping as well")
         terms = (self.grouping, self.edges, self.negative_evidence, self.size_barrier, self.foreground)

@@ -17,7 +17,7 @@ from histolumen.encoders.backbone import Backbone
 from histolumen.encoders.geometry import FeatureGeometry, enlarge
 from histolumen.methods.base import Losses, Method, register
 from histolumen.methods.class_maps import MapSettings, chosen
-from histolumen.methods.view import Answer, Layer, Mask, View
+from histolumen.methods.view import Answer, Layer, Mask, View, beside
 from histolumen.nets.decoder import Decoder, at_least
 
 
@@ -83,7 +83,7 @@ class Negev(Method):
         """Class maps and decoder logits, stacked at the decoder's resolution."""
         features = self.backbone(X)
         logits = self.decoder(features, X)
-        return torch.cat([F.interpolate(self.head(features), size=logits.shape[2:], mode="nearest"), logits], dim=1)
+        return beside(self.head(features), logits)
 
     def _evidence(self, logits: Tensor, maps: Tensor, batch: Batch) -> Tensor:
         """Cross-entropy of the sampled pixels, and of all pixels of images without foreground."""

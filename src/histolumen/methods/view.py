@@ -229,6 +229,12 @@ class ImageView:
         return Output(answer.probs, self.render(answer.mask), evidence)
 
 
+def beside(class_maps: Tensor, finer: Tensor) -> Tensor:
+    """Class maps and finer maps of the same pass [B, C + K, h, w]: positions of the class maps are repeated, which
+    leaves means over all positions or a share of them nearly as they are."""
+    return torch.cat([F.interpolate(class_maps, size=finer.shape[2:], mode="nearest"), finer], dim=1)
+
+
 def resized(images: Tensor, scale: float) -> Tensor:
     """Images with both sides multiplied by `scale`."""
     if scale == 1:

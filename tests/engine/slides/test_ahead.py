@@ -26,5 +26,7 @@ def test_preparing_threads_give_way_to_the_network():
         return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 
     own = priority(0)
+    if own == 19:
+        pytest.skip("there is no lower priority than that of this process")
     assert all(nice > own for _, nice in prepared_ahead(range(3), range(3), priority, 2))
     assert priority(0) == own

@@ -16,7 +16,7 @@ from slide_files import GLASS, write_slide
 from torch import nn
 
 from histolumen.config import load_config
-from histolumen.encoders.backbone import Backbone
+from histolumen.encoders.backbone import Backbone, build_backbone
 from histolumen.engine.model import Model, load
 from histolumen.engine.slides import maps, predict, view
 from histolumen.engine.slides.predict import SlideSettings, save_slide_prediction
@@ -106,6 +106,29 @@ def test_a_slide_as_small_as_an_image_has_the_prediction_of_the_image(tmp_path):
     assert np.abs(heat_of(tmp_path / "out") - prediction.soft_mask).mean() < 0.02
 
 
+@pytest.mark.parametrize("flips", [False, True])
+def test_one_pass_gives_class_and_mask_of_a_slide_as_of_an_image(tmp_path, flips):
+    """Class maps are repeated beside the finer logits of a decoder, stored thinned, and pooled."""
+    settings = ["method.mask_from=decoder", "method.decoder_stride=4", "method.class_from=image"]
+    config = load_config("glas-sem", [*SMALL, *settings, "images.short_side=null", f"images.test_flips={flips}"])
+    torch.manual_seed(0)
+    method = build_method(config.method, build_backbone(config.backbone), 2).eval()
+    method.localizer.modality_maps.weight.data *= 400  # so that probabilities differ from one half
+    model = Model(method, ["benign", "malignant"], config, torch.device("cpu"))
+    picture = two_halves()[:, 512:1024]
+    slide = write_slide(tmp_path / "image.tif", picture, mpp=0.5)
+    passes = []
+    real = method.backbone.forward
+    method.backbone.forward = lambda x, *case: passes.append(case) or real(x, *case)
+    record = save_slide_prediction(model, slide, tmp_path / "out", SMALL_TILES)
+    assert not any(passes)  # never X+
+    method.backbone.forward = real
+    prediction = model.predict(picture)
+    assert abs(prediction.probabilities["malignant"] - 0.5) > 0.1
+    assert record["p_malignant"] == pytest.approx(prediction.probabilities["malignant"], abs=0.03)
+    assert np.abs(heat_of(tmp_path / "out") - prediction.soft_mask).mean() < 0.02
+
+
 @pytest.mark.parametrize(
     "settings",
     [
@@ -118,8 +141,6 @@ def test_a_slide_as_small_as_an_image_has_the_prediction_of_the_image(tmp_path):
 def test_seams_do_not_show(tmp_path, gland_slide, settings):
     config = load_config("glas-sem", [*SMALL, *(f"{key}={value}" for key, value in settings.items())])
     torch.manual_seed(0)
-    from histolumen.encoders.backbone import build_backbone
-
     method = build_method(config.method, build_backbone(config.backbone), 2).eval()
     model = Model(method, ["benign", "malignant"], config, torch.device("cpu"))
     if method.decoder is not None:  # an untrained decoder marks everything as background

@@ -1,5 +1,6 @@
 """Threads that prepare the input of the network while it runs."""
 
+import contextlib
 import os
 import sys
 import threading
@@ -42,4 +43,5 @@ def _give_way() -> None:
     later tile, all the others wait. With a lower priority, tiles are prepared while threads of the network wait.
     """
     if sys.platform == "linux":  # elsewhere, priorities belong to processes
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + _NICE)
+        with contextlib.suppress(OSError):  # not allowed in some containers, and not needed
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + _NICE)

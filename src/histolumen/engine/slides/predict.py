@@ -30,7 +30,7 @@ from histolumen.slides.reader import Slide, open_slide
 from histolumen.slides.tiles import TileLayout
 from histolumen.tissue.mask import Tissue, find_tissue
 
-_FORMAT = 1  # version of the work folder
+_FORMAT = 2  # version of the work folder
 _UNFINISHED = "unfinished"
 _TISSUE_MPP = 8.0  # microns per pixel at which tissue is detected
 _LARGEST_LUMEN = 10_000  # square microns; a larger white field is glass, also where tissue encloses it
@@ -120,17 +120,20 @@ def _predict(
         min_area, on_mask = settings.min_area, None
         if early is not None:
             on_mask = partial(early.start, canvas, mpp, min_area)
-        with SlideView(canvas, model.method.backbone, model.config.images.glass == "remove", on_mask) as view:
+        with SlideView(canvas, model.method, model.config.images.glass == "remove", on_mask) as view:
             answer = model.predictor.predict(view)
             if not answer.probs.isfinite().all():
                 raise SlideError(f"{path}: the predicted probabilities are not finite; check the training of the model")
             cell = cell_of_mask(answer.mask)
-            heat, background = early.of(canvas, mpp, min_area, answer.mask) if early is not None else (None, None)
+            if early is None:
+                heat, background = _heat(canvas, answer.mask, cell), None
+            else:
+                heat, background = early.of(canvas, mpp, min_area, answer.mask)
             probabilities = model.calibrated(dict(zip(model.classes, answer.probs[0].tolist(), strict=True)))
             return SlidePrediction(
                 slide=path,
                 probabilities=probabilities,
-                heat=_heat(canvas, answer.mask, cell) if heat is None else heat,
+                heat=heat,
                 pixels_per_cell=scale * cell,
                 size=(slide.width, slide.height),
                 mpp=mpp,
@@ -165,25 +168,23 @@ class _Early:
         if self._files is not None:
             self._files.close()
 
-    def start(self, canvas: Canvas, mpp: float, min_area: float, mask: Mask) -> None:
+    def start(self, canvas: Canvas, mpp: float, min_area: float, mask: Mask) -> np.ndarray:
         """Compute the heat map of `mask` and, if it is large, start the process; an earlier mask is given up."""
         cell = cell_of_mask(mask)
         self.__exit__()
         self._files = None
         self._mask, self._heat = mask, _heat(canvas, mask, cell)
-        if self._heat.size < _WORTH_A_PROCESS:
-            return
-        size = canvas.slide.width, canvas.slide.height
-        files = heat_files(canvas.layout.scale * cell, size, mpp, min_area)
-        self._files = BackgroundFiles(self._heat, files, self._work)
+        if self._heat.size >= _WORTH_A_PROCESS:
+            size = canvas.slide.width, canvas.slide.height
+            files = heat_files(canvas.layout.scale * cell, size, mpp, min_area)
+            self._files = BackgroundFiles(self._heat, files, self._work)
+        return self._heat
 
-    def of(
-        self, canvas: Canvas, mpp: float, min_area: float, mask: Mask
-    ) -> tuple[np.ndarray | None, BackgroundFiles | None]:
+    def of(self, canvas: Canvas, mpp: float, min_area: float, mask: Mask) -> tuple[np.ndarray, BackgroundFiles | None]:
         """Heat map and process of the final mask, started now if it was not that of the last pass: its files are then
         made while the slide is compared with the training images."""
-        if mask is not self._mask:
-            self.start(canvas, mpp, min_area, mask)
+        if mask is not self._mask or self._heat is None:
+            return self.start(canvas, mpp, min_area, mask), self._files
         return self._heat, self._files
 
 

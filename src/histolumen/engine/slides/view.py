@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from histolumen.encoders.backbone import Backbone
 from histolumen.encoders.geometry import FLIPS, FeatureGeometry, enlarge
 from histolumen.engine.slides.ahead import prepared_ahead
 from histolumen.engine.slides.maps import Canvas, PassFiles, StoredMaps, clear_glass, mask_of_tile
+from histolumen.methods.base import Method
 from histolumen.methods.view import MapNet, Mask, Masking, resized
 from histolumen.slides.store import KeptPixels
 
 _KEPT_BYTES = 2**29  # on disk; 170 tiles of 1024 pixels
-_POOLED_STRIDE = 8  # finer maps are those of decoders, beside which coarser class maps are repeated: every second
+_POOLED_STRIDE = 8  # pixels between pooled positions; class maps are coarser, and repeated beside finer maps
 
 
 class SlideView:
@@ -26,17 +26,16 @@ class SlideView:
     def __init__(
         self,
         canvas: Canvas,
-        backbone: Backbone,
+        method: Method,
         remove_glass: bool = False,
-        on_mask: Callable[[Mask], None] | None = None,
+        on_mask: Callable[[Mask], object] | None = None,
     ):
         """`on_mask` receives the mask of each masked pass before the pass starts."""
         self.canvas, self._remove_glass, self._on_mask = canvas, remove_glass, on_mask
-        self._mean, self._std = (
-            np.tile(value.flatten().cpu().numpy(), canvas.layout.tile) for value in (backbone.mean, backbone.std)
-        )
+        scaling = method.backbone.mean, method.backbone.std
+        self._mean, self._std = (np.tile(value.flatten().cpu().numpy(), canvas.layout.tile) for value in scaling)
         self._passes: list[PassFiles] = []
-        self._kept = KeptPixels(canvas.work, _KEPT_BYTES)
+        self._kept = KeptPixels(canvas.work, _KEPT_BYTES if method.masks_pixels else 0)
 
     def __enter__(self) -> "SlideView":
         return self
@@ -159,7 +158,7 @@ def _pooled_positions(canvas: Canvas, tile: int, geometry: FeatureGeometry, shap
     """Which positions [h, w] of a tile are pooled: those on tissue in its core; the border is left to neighbours."""
     layout, stride = canvas.layout, geometry.stride
     overlap = layout.overlap // 2
-    margin = (layout.tile - shape[1] * stride) / 2  # symmetric, so that all flips pool the same pixels
+    margin = (layout.tile - shape[1] * stride) / 2  # symmetric, so that all flips cover the same pixels
     within = np.arange(shape[1]) * stride + stride / 2 + margin
     in_core = (within >= overlap) & (within < overlap + layout.step)
     left, top = layout.origin(tile)
