@@ -184,6 +184,8 @@ _PARTS = (
     Point("glass kept", ("images.glass=keep",)),
     Point("holes and specks kept", ("mask.fill_holes=0", "mask.min_area=0")),
     Point("decoder at stride 16", ("method.decoder_stride=16",)),
+    Point("network cut at stride 16", ("backbone.output_stride=16",)),
+    Point("class from X+", ("method.class_from=foreground",)),
     Point("no background term", ("method.background=none",)),
     Point("no X+ and X-", ("method.foreground=false", "method.background=none")),
     Point("no size barrier", ("method.size_barrier=false",)),
