@@ -8,7 +8,7 @@ from torch import nn
 
 from histolumen.encoders.backbone import BackboneSettings, build_backbone
 from histolumen.encoders.batchnorm import Case
-from histolumen.encoders.tapping import TappedNetwork, layer_of_stride, run_up_to, tapped
+from histolumen.encoders.tapping import TappedNetwork, layer_of_stride, run_after, run_up_to, tapped
 from histolumen.errors import ConfigError
 
 
@@ -112,6 +112,19 @@ def test_another_thread_runs_the_whole_network_while_one_stops_at_a_layer():
     network[0].register_forward_pre_hook(run_elsewhere)
     assert run_up_to(network, "0", images).shape == (1, 4, 5, 5)
     assert [answer is not None for answer in answers] == [False, True]
+
+
+def test_another_thread_keeps_its_own_features_while_one_replaces_those_of_a_layer():
+    network, images = nn.Sequential(nn.Conv2d(3, 4, 1), nn.ReLU()), torch.rand(1, 3, 5, 5)
+    expected, answers = network(images), []
+
+    def run_elsewhere() -> None:
+        other = threading.Thread(target=lambda: answers.append(network(images)))
+        other.start()
+        other.join()
+
+    run_after(network, "0", torch.zeros(1, 4, 5, 5), run_elsewhere)
+    assert torch.equal(answers[0], expected)
 
 
 def test_a_layer_is_found_wherever_the_network_is():

@@ -99,7 +99,8 @@ def run_up_to(network: nn.Module, layer: str, images: Tensor) -> Tensor:
 def run_after(network: nn.Module, layer: str, features: Tensor, on_reached: Callable[[], Any]) -> Tensor:
     """Output of `network` where `layer` has the output `features`.
 
-    Earlier layers run on a small placeholder, whose features are dropped: so no network needs to be taken apart.
+    Earlier layers run on a small placeholder, whose features are dropped: so no network needs to be taken apart. Other
+    threads may use the network.
 
     Args:
         network: whose layers form a chain; no connection may bypass `layer`.
@@ -108,7 +109,11 @@ def run_after(network: nn.Module, layer: str, features: Tensor, on_reached: Call
         on_reached: called before the first layer that sees `features`.
     """
 
-    def insert(_module: nn.Module, _inputs: Any, _output: Any) -> Tensor:
+    own_thread = threading.get_ident()
+
+    def insert(_module: nn.Module, _inputs: Any, _output: Any) -> Tensor | None:
+        if threading.get_ident() != own_thread:
+            return None
         on_reached()
         return features
 
