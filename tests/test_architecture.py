@@ -8,7 +8,7 @@ import histolumen
 SOURCE = Path(histolumen.__file__).parent
 ORDER = [
     "cores", "threads", "errors", "extras", "settings", "atomic", "locking", "vision", "progress", "console",
-    "neighbours", "components", "losses", "metrics", "calibration",
+    "neighbours", "components", "lanes", "losses", "metrics", "calibration",
     "export", "slides", "tissue", "data", "encoders", "nets", "proposals", "familiarity", "methods",
     "config", "engine", "deploy", "api", "report", "view", "cli",
 ]  # fmt: skip

@@ -13,6 +13,7 @@ from histolumen.encoders.backbone import Backbone
 from histolumen.encoders.batchnorm import Case
 from histolumen.encoders.geometry import FLIPS
 from histolumen.errors import ConfigError, nearest
+from histolumen.lanes import side_by_side
 from histolumen.methods.view import Answer, ImageView, MapRunner, Output, View, at_once
 from histolumen.proposals.images import Proposals, WholeImages
 from histolumen.settings import Settings
@@ -113,7 +114,8 @@ def predict_flipped(method: Method, images: Tensor, run: MapRunner = at_once, *,
         parts = method(torch.cat([images.flip(axes) for axes in FLIPS]), run).chunk(len(FLIPS))
         outputs = list(zip(FLIPS, parts, strict=True))
     else:
-        outputs = [(axes, method(images.flip(axes), run)) for axes in FLIPS]
+        each = side_by_side(lambda axes: method(images.flip(axes), run), FLIPS, len(FLIPS), images.device)
+        outputs = list(zip(FLIPS, each, strict=True))
     evidence = [output.evidence.flip(axes) for axes, output in outputs if output.evidence is not None]
     return Output(
         probs=torch.stack([output.probs for _, output in outputs]).mean(0),

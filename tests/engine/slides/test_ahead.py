@@ -14,7 +14,7 @@ def test_items_come_in_order_and_few_are_prepared_in_advance():
         started.append(item)
         return item * item
 
-    for item, square in prepared_ahead(range(20), range(20), prepare, 2):
+    for item, square in prepared_ahead(range(20), prepare, 2):
         assert square == item * item
         lead.append(len(started) - item)
     assert max(lead) <= 2 * 2
@@ -28,5 +28,5 @@ def test_preparing_threads_give_way_to_the_network():
     own = priority(0)
     if own == 19:
         pytest.skip("there is no lower priority than that of this process")
-    assert all(nice > own for _, nice in prepared_ahead(range(3), range(3), priority, 2))
+    assert all(nice > own for _, nice in prepared_ahead(range(3), priority, 2))
     assert priority(0) == own

@@ -4,7 +4,8 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -14,7 +15,7 @@ _NICE = 5
 
 
 def prepared_ahead(
-    order: Iterable[Item], items: Sequence[Item], prepare: Callable[[Item], Prepared], threads: int
+    items: Iterable[Item], prepare: Callable[[Item], Prepared], threads: int
 ) -> Iterator[tuple[Item, Prepared]]:
     """Yield items with what `prepare` makes of them; threads prepare the next few in advance.
 
@@ -22,18 +23,22 @@ def prepared_ahead(
     compete with those of the network.
 
     Args:
-        order: the items, followed by a progress bar for example.
-        items: the same items; no more than two per thread are prepared in advance.
+        items: no more than two per thread are prepared in advance.
         prepare: called in one of the threads.
         threads: how many.
     """
-    ahead: list[Future[Prepared]] = []
-    upcoming = iter(items)
+    ahead: deque[tuple[Item, Future[Prepared]]] = deque()
     with ThreadPoolExecutor(threads, initializer=_give_way) as pool:
-        for item in order:
-            while len(ahead) < 2 * threads and (following := next(upcoming, None)) is not None:
-                ahead.append(pool.submit(prepare, following))
-            yield item, ahead.pop(0).result()
+        for item in items:
+            ahead.append((item, pool.submit(prepare, item)))
+            if len(ahead) == 2 * threads:
+                yield _finished(*ahead.popleft())
+        while ahead:
+            yield _finished(*ahead.popleft())
+
+
+def _finished(item: Item, prepared: Future[Prepared]) -> tuple[Item, Prepared]:
+    return item, prepared.result()
 
 
 def _give_way() -> None:

@@ -10,7 +10,8 @@ from histolumen.engine.slides.ahead import prepared_ahead
 from histolumen.engine.slides.maps import Canvas
 from histolumen.export.regions import FoundRegion
 from histolumen.familiarity.judgement import Judgement, judge_fields
-from histolumen.familiarity.reference import Look, Reference, describe_look, look_at
+from histolumen.familiarity.reference import Description, Look, Reference, describe_look, look_at
+from histolumen.lanes import side_by_side
 from histolumen.slides.reader import Region, Slide
 from histolumen.tissue.mask import Tissue
 
@@ -51,10 +52,12 @@ def judge_slide(reference: Reference | None, backbone: Backbone, canvas: Canvas)
     def look(region: Region) -> Look:
         return look_at(canvas.slide.read(region, (width, height), scale))
 
-    described = [
-        describe_look(backbone, reference.layer, seen)
-        for _, seen in prepared_ahead(tracked, regions, look, canvas.readers)
-    ]
+    def describe(item: tuple[Region, Look]) -> Description:
+        return describe_look(backbone, reference.layer, item[1])
+
+    looks = prepared_ahead(regions, look, canvas.readers)
+    each = side_by_side(describe, looks, len(regions), canvas.device)
+    described = [description for _, description in zip(tracked, each, strict=True)]
     centres = np.array([(region.left + region.width / 2, region.top + region.height / 2) for region in regions])
     unlike = np.array([reference.unlike(each) for each in described])
     return JudgedFields(centres, unlike, judge_fields(reference, described))

@@ -1,0 +1,107 @@
+"""Independent passes of a network side by side on a CPU, each in a lane: a thread with its share of the processors.
+
+Torch divides every layer of a pass among its threads, which wait for each other after each layer; small layers are not
+worth dividing. Passes that do not depend on each other (flips, windows, tiles, images) run at the same time instead,
+each on few threads: two cores predict the four flips of an image in two thirds to three quarters of the time
+(docs/performance.md). Each pass computes the same as it would alone.
+"""
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from typing import TypeVar
+
+import torch
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+MOST_LANES = 4
+"""Passes at the same time; each holds its activations in memory."""
+_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
+_pools_lock = threading.Lock()
+_this_thread = threading.local()
+
+
+def lanes_for(count: int, device: torch.device) -> int:
+    """How many of `count` passes run at the same time: 1 inside a lane, where torch has one thread, and on a GPU."""
+    if getattr(_this_thread, "is_lane", False) or device.type != "cpu":
+        return 1
+    return max(1, min(count, torch.get_num_threads(), MOST_LANES))
+
+
+def side_by_side(
+    run: Callable[[Item], Result], items: Iterable[Item], count: int, device: torch.device
+) -> Iterator[Result]:
+    """Yield `run(item)` of each item, in the order of the items.
+
+    Args:
+        run: a pass of a network; several threads call it at the same time, with the modes of torch of this thread.
+        items: taken one by one, only as many in advance as keep all lanes busy.
+        count: number of items.
+        device: of the network.
+    """
+    lanes = lanes_for(count, device)
+    if lanes == 1:
+        yield from map(run, items)
+        return
+    pool, modes = _pool(lanes), _modes()
+    ahead: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            ahead.append(pool.submit(_with_modes, modes, run, item))
+            if len(ahead) > lanes:  # one waits, so that no lane does
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+    finally:  # after an error or an interruption nothing runs on
+        for future in ahead:
+            future.cancel()
+        wait(ahead)
+
+
+def _modes() -> tuple[bool, bool, bool, torch.dtype]:
+    """The modes of torch, which belong to a thread."""
+    autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+    return torch.is_inference_mode_enabled(), torch.is_grad_enabled(), *autocast
+
+
+def _with_modes(modes: tuple[bool, bool, bool, torch.dtype], run: Callable[[Item], Result], item: Item) -> Result:
+    inference, gradients, autocast, dtype = modes
+    with ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(inference))
+        stack.enter_context(torch.set_grad_enabled(gradients))
+        stack.enter_context(torch.autocast("cpu", enabled=autocast, dtype=dtype))
+        return run(item)
+
+
+def _pool(lanes: int) -> ThreadPoolExecutor:
+    """Threads that stay, since each keeps freed memory for its next pass."""
+    threads = torch.get_num_threads()
+    key = lanes, threads // lanes
+    with _pools_lock:
+        if key not in _pools:
+            _pools[key] = _started(*key)
+            torch.set_num_threads(threads)  # setting that of a lane also sets the number for threads that start later
+        return _pools[key]
+
+
+def _started(lanes: int, threads_each: int) -> ThreadPoolExecutor:
+    everyone = threading.Barrier(lanes)
+
+    def start() -> None:
+        _this_thread.is_lane = True
+        torch.get_num_threads()  # the first call in a thread would undo an earlier setting
+        torch.set_num_threads(threads_each)
+        everyone.wait()
+
+    pool = ThreadPoolExecutor(lanes, thread_name_prefix="lane")
+    wait([pool.submit(start) for _ in range(lanes)])
+    return pool
+
+
+if hasattr(os, "register_at_fork"):  # threads do not survive a fork
+    os.register_at_fork(after_in_child=_pools.clear)
