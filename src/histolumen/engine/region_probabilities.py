@@ -1,9 +1,11 @@
 """Class probabilities on the two regions of a prediction: X+ (the mask) and X- (the rest)."""
 
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from histolumen.data.transforms import to_unit_range, to_working_size
@@ -12,6 +14,8 @@ from histolumen.encoders.geometry import FLIPS
 from histolumen.engine.model import Model
 from histolumen.engine.prediction import Prediction
 from histolumen.engine.windows import runner_for
+from histolumen.lanes import side_by_side
+from histolumen.methods.base import MapRunner, Method
 
 
 class RegionProbabilities(NamedTuple):
@@ -41,7 +45,13 @@ def region_probabilities(model: Model, prediction: Prediction) -> RegionProbabil
     means = []
     for case, mask in ((Case.FOREGROUND, soft_mask), (Case.BACKGROUND, 1 - soft_mask)):
         flips = FLIPS if settings.test_flips else FLIPS[:1]
-        probs = [method.classify_region((pixels * mask).flip(axes), case, run) for axes in flips]
+        classify = partial(_classify, method, pixels * mask, case, run)
+        probs = list(side_by_side(classify, flips, len(flips), model.device))
         mean = torch.stack(probs).mean(0)[0].tolist()
         means.append(model.calibrated(dict(zip(model.classes, mean, strict=True))))
     return RegionProbabilities(*means)
+
+
+def _classify(method: Method, masked: Tensor, case: Case, run: MapRunner, axes: tuple[int, ...]) -> Tensor:
+    """Probabilities of one flip."""
+    return method.classify_region(masked.flip(axes), case, run)
