@@ -1,9 +1,8 @@
 """Independent passes of a network side by side on a CPU, each in a lane: a thread with its share of the processors.
 
 Torch divides every layer of a pass among its threads, which wait for each other after each layer; small layers are not
-worth dividing. Passes that do not depend on each other (flips, windows, tiles, images) run at the same time instead,
-each on few threads: two cores predict the four flips of an image in two thirds to three quarters of the time
-(docs/performance.md). Each pass computes the same as it would alone.
+worth dividing. Passes that do not depend on each other run at the same time instead, each on few threads: the more it
+gains, the smaller their input is (docs/performance.md). Each pass computes the same as it would alone.
 """
 
 import os
@@ -26,25 +25,25 @@ _pools_lock = threading.Lock()
 _this_thread = threading.local()
 
 
-def lanes_for(count: int, device: torch.device) -> int:
-    """How many of `count` passes run at the same time: 1 inside a lane, where torch has one thread, and on a GPU."""
+def lanes_for(most: int, device: torch.device) -> int:
+    """How many of `most` passes run at the same time: 1 inside a lane, where torch has one thread, and on a GPU."""
     if getattr(_this_thread, "is_lane", False) or device.type != "cpu":
         return 1
-    return max(1, min(count, torch.get_num_threads(), MOST_LANES))
+    return max(1, min(most, torch.get_num_threads(), MOST_LANES))
 
 
 def side_by_side(
-    run: Callable[[Item], Result], items: Iterable[Item], count: int, device: torch.device
+    run: Callable[[Item], Result], items: Iterable[Item], most: int, device: torch.device
 ) -> Iterator[Result]:
     """Yield `run(item)` of each item, in the order of the items.
 
     Args:
         run: a pass of a network; several threads call it at the same time, with the modes of torch of this thread.
         items: taken one by one, only as many in advance as keep all lanes busy.
-        count: number of items.
+        most: largest number of passes at the same time.
         device: of the network.
     """
-    lanes = lanes_for(count, device)
+    lanes = lanes_for(most, device)
     if lanes == 1:
         yield from map(run, items)
         return

@@ -3,17 +3,14 @@
 import math
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from histolumen.encoders.backbone import Backbone
-from histolumen.lanes import MOST_LANES, lanes_for, side_by_side
 from histolumen.methods.base import MapRunner, at_once
 
 WHOLE_PIXELS = 1280 * 1280  # images up to this size are predicted at once
 WINDOW = 640  # larger ones cost more per pixel, because features leave the processor's cache
-_WINDOWS_PER_LANE = 4  # between two waits for the slowest lane
 _OVERLAP = 1 / 8  # of a window: seams change 0.4 % of the pixels (docs/performance.md)
 
 
@@ -52,17 +49,12 @@ def map_runner(
         height, width = images.shape[2:]
         padded = F.pad(images, (0, -width % grid, 0, -height % grid), mode="replicate")
         side_of_window = max(window - window % grid, grid)
-        lanes = lanes_for(MOST_LANES, images.device)
-
-        def each_window(windows: Tensor) -> Tensor:
-            return torch.cat(list(side_by_side(net, windows.split(1), len(windows), windows.device)))
-
         step = max(int((1 - _OVERLAP) * side_of_window) // grid * grid, grid)
         maps = sliding_window_inference(
             padded,
             [min(side_of_window, side) for side in padded.shape[2:]],
-            sw_batch_size=_WINDOWS_PER_LANE * lanes if lanes > 1 else 1,
-            predictor=each_window,
+            sw_batch_size=1,
+            predictor=net,
             overlap=max(1 - (step + 0.5) / side_of_window, 0.0),  # + 0.5: MONAI rounds the step down
             mode="gaussian",
             padding_mode="reflect",

@@ -11,7 +11,7 @@ from histolumen.engine.slides.maps import Canvas
 from histolumen.export.regions import FoundRegion
 from histolumen.familiarity.judgement import Judgement, judge_fields
 from histolumen.familiarity.reference import Description, Look, Reference, describe_look, look_at
-from histolumen.lanes import side_by_side
+from histolumen.lanes import MOST_LANES, side_by_side
 from histolumen.slides.reader import Region, Slide
 from histolumen.tissue.mask import Tissue
 
@@ -56,7 +56,7 @@ def judge_slide(reference: Reference | None, backbone: Backbone, canvas: Canvas)
         return describe_look(backbone, reference.layer, item[1])
 
     looks = prepared_ahead(regions, look, canvas.readers)
-    each = side_by_side(describe, looks, len(regions), canvas.device)
+    each = side_by_side(describe, looks, MOST_LANES, canvas.device)
     described = [description for _, description in zip(tracked, each, strict=True)]
     centres = np.array([(region.left + region.width / 2, region.top + region.height / 2) for region in regions])
     unlike = np.array([reference.unlike(each) for each in described])

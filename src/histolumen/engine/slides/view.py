@@ -10,7 +10,6 @@ from torch.nn import functional as F
 from histolumen.encoders.geometry import FLIPS, FeatureGeometry, enlarge
 from histolumen.engine.slides.ahead import prepared_ahead
 from histolumen.engine.slides.maps import Canvas, PassFiles, StoredMaps, clear_glass, mask_of_tile
-from histolumen.lanes import side_by_side
 from histolumen.methods.base import Method
 from histolumen.methods.view import MapNet, Mask, Masking, resized
 from histolumen.slides.store import KeptPixels
@@ -94,15 +93,10 @@ class SlideView:
         def prepare(tile: int) -> tuple[Tensor, Tensor | None]:
             return self._prepare(tile, seen, keep=keep_cells)
 
-        def run(item: tuple[int, tuple[Tensor, Tensor | None]]) -> tuple[np.ndarray, np.ndarray]:
-            tile, (X, mask) = item
-            masked = X if mask is None else masking(X, _enlarged(mask, canvas.layout.tile))
-            return _run_tile(canvas, lambda x: net(resized(x, scale)), geometry, cell, tile, masked)
-
         prepared = prepared_ahead(todo, prepare, canvas.readers)
-        results = side_by_side(run, prepared, len(todo), canvas.device)
-        for tile, result in zip(tracked, results, strict=True):
-            files.write(tile, *result)
+        for _, (tile, (X, mask)) in zip(tracked, prepared, strict=True):
+            masked = X if mask is None else masking(X, _enlarged(mask, canvas.layout.tile))
+            files.write(tile, *_run_tile(canvas, lambda x: net(resized(x, scale)), geometry, cell, tile, masked))
         return files.maps(cell)
 
     @torch.inference_mode()
