@@ -127,3 +127,29 @@ def test_flips_side_by_side_are_those_one_after_the_other(name, options, two_thr
             torch.set_num_threads(2)
             assert torch.allclose(together.probs, alone.probs, atol=1e-5)
             assert torch.allclose(together.soft_mask, alone.soft_mask, atol=1e-4)
+
+
+def test_meanwhile_runs_beside_the_block_with_one_thread_and_the_modes_of_the_caller(two_threads):
+    entered = threading.Event()
+
+    def run() -> tuple[int, int, bool]:
+        assert entered.wait(10)
+        return torch.get_num_threads(), lanes.lanes_for(4, CPU), torch.is_inference_mode_enabled()
+
+    with torch.inference_mode(), lanes.meanwhile(run) as outcome:
+        entered.set()
+        assert outcome.result(10) == (1, 1, True)
+    assert torch.get_num_threads() == 2
+
+
+def test_meanwhile_ends_with_the_block_even_after_an_error(two_threads):
+    """What it reads may be closed afterwards."""
+    done: list[bool] = []
+
+    def run() -> None:
+        threading.Event().wait(0.2)
+        done.append(True)
+
+    with pytest.raises(ValueError, match="in the block"), lanes.meanwhile(run):
+        raise ValueError("in the block")
+    assert done

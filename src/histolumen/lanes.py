@@ -5,12 +5,13 @@ worth dividing. Passes that do not depend on each other run at the same time ins
 gains, the smaller their input is (docs/performance.md). Each pass computes the same as it would alone.
 """
 
+import contextlib
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
 from typing import TypeVar
 
 import torch
@@ -20,6 +21,7 @@ Result = TypeVar("Result")
 
 MOST_LANES = 4
 """Passes at the same time; each holds its activations in memory."""
+_NICE = 5
 _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
 _pools_lock = threading.Lock()
 _this_thread = threading.local()
@@ -62,6 +64,34 @@ def side_by_side(
         wait(ahead)
 
 
+@contextlib.contextmanager
+def meanwhile(run: Callable[[], Result]) -> Iterator[Future[Result]]:
+    """Within the block, run something that needs little: in a thread with one processor that gives way to all others.
+
+    The block ends when `run` has returned, also after an error.
+    """
+    threads = torch.get_num_threads()
+    pool = _started(1, 1)
+    torch.set_num_threads(threads)
+    pool.submit(give_way)
+    future = pool.submit(_with_modes, _modes(), lambda _: run(), None)
+    try:
+        yield future
+    finally:
+        pool.shutdown()
+
+
+def give_way() -> None:
+    """Lower the priority of this thread.
+
+    A layer of the network ends when its last thread does. If that one shares its core with a thread that does something
+    else, all the others wait. With a lower priority, other work is done while threads of the network wait.
+    """
+    if sys.platform == "linux":  # elsewhere, priorities belong to processes
+        with contextlib.suppress(OSError):  # not allowed in some containers, and not needed
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + _NICE)
+
+
 def _modes() -> tuple[bool, bool, bool, torch.dtype]:
     """The modes of torch, which belong to a thread."""
     autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
@@ -70,7 +100,7 @@ def _modes() -> tuple[bool, bool, bool, torch.dtype]:
 
 def _with_modes(modes: tuple[bool, bool, bool, torch.dtype], run: Callable[[Item], Result], item: Item) -> Result:
     inference, gradients, autocast, dtype = modes
-    with ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         stack.enter_context(torch.inference_mode(inference))
         stack.enter_context(torch.set_grad_enabled(gradients))
         stack.enter_context(torch.autocast("cpu", enabled=autocast, dtype=dtype))

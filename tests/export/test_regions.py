@@ -157,3 +157,17 @@ def test_outlines_are_simplified_one_by_one_and_kept_apart_where_they_would_touc
     sliver = shapely.Polygon([(0, 0), (20, 0), (20, 0.05), (10, 0.02), (0, 0.05)])  # thinner than the tolerance
     assert regions._simplified(sliver).is_valid
     assert not regions._simplified(sliver).is_empty
+
+
+def test_holes_across_blocks_and_small_ones_are_judged_by_their_whole_area(monkeypatch):
+    """A hole that two blocks share is kept or left out by its whole area, one inside a block is the same."""
+    mask = np.ones((40, 60), np.float32)
+    mask[8:12, 26:34] = 0  # 32 pixels, half of it in either block
+    mask[20:24, 4:12] = 0  # 32 pixels in the first block
+    mask[30:32, 29:31] = 0  # 4 pixels in both
+    mask[30:32, 50:52] = 0  # 4 pixels in the second
+    monkeypatch.setattr(regions, "_BLOCK", 30)
+    whole = find_regions(Raster.of(mask))
+    large = find_regions(Raster.of(mask), min_area=20)
+    assert [len(region.outline.interiors) for region in (*whole, *large)] == [4, 2]
+    assert all(20 < shapely.Polygon(hole).area < 40 for hole in large[0].outline.interiors)

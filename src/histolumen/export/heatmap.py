@@ -1,5 +1,6 @@
 """A soft mask as a pyramidal TIFF for OpenSlide and QuPath."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from histolumen.errors import DiskError
 from histolumen.extras import require
 
 _TILE = 256
-_STEP, _FINE = 4, 2  # pixels are repeated 4 x 4 times if two or more per cell are left: interpolation costs most
+_FINE = 2  # interpolated pixels per cell of the heat map; they are repeated, which makes small files and saves time
 
 
 def save_heatmap(heat: np.ndarray, scale: float, size: tuple[int, int], mpp: float, path: Path) -> None:
@@ -26,7 +27,7 @@ def save_heatmap(heat: np.ndarray, scale: float, size: tuple[int, int], mpp: flo
     import pyvips  # noqa: PLC0415 - an extra
 
     per_mm = 1000 / mpp
-    step = _STEP if scale >= _FINE * _STEP else 1
+    step = 2 ** max(0, math.floor(math.log2(scale / _FINE)))
     coarse = scale / step
     with new_file(path) as temporary:
         try:

@@ -1,6 +1,6 @@
 """Polygons with holes from a soft mask, traced block by block so that a mask of any size fits in memory."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -63,7 +63,7 @@ def find_regions(raster: Raster, min_area: float = 0.0) -> list[FoundRegion]:
     """
     require("slides", "contourpy", "shapely")
     complete, cut = [], []
-    for polygon, border in _trace_blocks(raster):
+    for polygon, border in _trace_blocks(raster, min_area):
         if polygon.intersects(border):  # it may continue in the next block
             cut.append((polygon, border))
         elif polygon.area > min_area:
@@ -100,20 +100,20 @@ def _joined(cut: list[tuple["Polygon", "Geometry"]]) -> list["Polygon"]:
 
     open_polygons, holes = [], []
     for polygon, border in cut:
-        rings = np.array(polygon.interiors, dtype=object)
+        rings = _holes(polygon)
         at_border = shapely.intersects(rings, border).astype(bool)
         open_polygons.append(shapely.Polygon(polygon.exterior, rings[at_border]))
         holes += list(rings[~at_border])
     polygons = _polygons(shapely.union_all(open_polygons))
-    places = shapely.STRtree(shapely.point_on_surface([shapely.Polygon(hole) for hole in holes]))
+    places = shapely.STRtree(shapely.point_on_surface(_filled(holes)))
     return [
-        shapely.Polygon(polygon.exterior, [*polygon.interiors, *(holes[k] for k in places.query(polygon, "contains"))])
+        shapely.Polygon(polygon.exterior, [*_holes(polygon), *(holes[k] for k in places.query(polygon, "contains"))])
         for polygon in polygons
     ]
 
 
-def _trace_blocks(raster: Raster) -> Iterator[tuple["Polygon", "Geometry"]]:
-    """Yield the polygons of each block, and the border of the block."""
+def _trace_blocks(raster: Raster, min_area: float) -> Iterator[tuple["Polygon", "Geometry"]]:
+    """Yield the polygons of each block, without small holes inside the block, and the border of the block."""
     import shapely  # noqa: PLC0415
     from contourpy import FillType, contour_generator  # noqa: PLC0415
 
@@ -126,12 +126,26 @@ def _trace_blocks(raster: Raster) -> Iterator[tuple["Polygon", "Geometry"]]:
             filled: Any = generator.filled(raster.level, raster.top + 1)  # its type depends on fill_type
             border = shapely.box(x[0], y[0], x[-1], y[-1]).exterior
             for points, starts in zip(*filled, strict=True):
-                rings = [points[a:b] for a, b in pairwise(starts)]
-                rings = [ring for ring in rings if len(ring) > 3]
+                kept = _kept_rings(points, starts, (x[0], y[0], x[-1], y[-1]), min_area)
+                rings = [points[a:b] for (a, b), keep in zip(pairwise(starts), kept, strict=True) if keep]
                 if rings:
                     outline = shapely.Polygon(rings[0], rings[1:])
                     for polygon in _polygons(outline if outline.is_valid else shapely.make_valid(outline)):
                         yield polygon, border
+
+
+def _kept_rings(points: np.ndarray, starts: np.ndarray, border: tuple[float, ...], min_area: float) -> np.ndarray:
+    """Which rings [n] of a polygon have an area; of the holes only those that are large, or that may continue in the
+    next block. Most holes of a noisy mask are small, and to make geometries of them would take most of the time."""
+    first, last = starts[:-1].astype(int), starts[1:].astype(int) - 1
+    x, y = points.T
+    cross = np.append(x[:-1] * y[1:] - x[1:] * y[:-1], 0.0)
+    cross[last] = 0  # between the last point of a ring and the first of the next one
+    large = np.abs(np.add.reduceat(cross, first)) / 2 > min_area
+    outside = (x <= border[0]) | (y <= border[1]) | (x >= border[2]) | (y >= border[3])
+    at_border = np.logical_or.reduceat(outside, first)
+    is_outline = np.arange(len(first)) == 0
+    return (large | at_border | is_outline) & (last - first >= 3)
 
 
 def _centres(raster: Raster, left: int, top: int, right: int, bottom: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -174,7 +188,7 @@ def _simplified(polygon: "Polygon") -> Any:
     """
     import shapely  # noqa: PLC0415
 
-    exterior, *holes = shapely.simplify([polygon.exterior, *polygon.interiors], _TOLERANCE)
+    exterior, *holes = shapely.simplify([polygon.exterior, *_holes(polygon)], _TOLERANCE)
     quick = shapely.Polygon(exterior, holes)
     return quick if quick.is_valid else polygon.simplify(_TOLERANCE)
 
@@ -182,8 +196,23 @@ def _simplified(polygon: "Polygon") -> Any:
 def _without_small_holes(polygon: "Polygon", min_area: float) -> "Polygon":
     import shapely  # noqa: PLC0415
 
-    holes = [hole for hole in polygon.interiors if shapely.Polygon(hole).area > min_area]
-    return shapely.Polygon(polygon.exterior, holes)
+    holes = _holes(polygon)
+    return shapely.Polygon(polygon.exterior, holes[shapely.area(_filled(holes)) > min_area])
+
+
+def _holes(polygon: "Polygon") -> np.ndarray:
+    """The rings inside a polygon, as an array; `polygon.interiors` makes them one by one."""
+    import shapely  # noqa: PLC0415
+
+    numbers: Any = np.arange(shapely.get_num_interior_rings(polygon))
+    return np.asarray(shapely.get_interior_ring(polygon, numbers), dtype=object)
+
+
+def _filled(rings: Sequence[Any] | np.ndarray) -> Any:
+    """One polygon per ring; shapely does not take an empty list of rings."""
+    import shapely  # noqa: PLC0415
+
+    return shapely.polygons(rings) if len(rings) else np.array([], dtype=object)
 
 
 def _mean_inside(raster: Raster, polygon: "Polygon") -> float:

@@ -35,15 +35,6 @@ class Description:
 
 
 @dataclass(frozen=True)
-class Look:
-    """An image [H, W, 3], its white fields [H, W] and its appearance."""
-
-    pixels: np.ndarray
-    white: np.ndarray
-    appearance: Appearance
-
-
-@dataclass(frozen=True)
 class Reference:
     """The distribution of the training images, with the limits beyond which an image is unlike them.
 
@@ -115,24 +106,10 @@ class Reference:
         )
 
 
-def look_at(pixels: np.ndarray) -> Look:
-    """The part of a description that needs no network, which other threads may prepare.
-
-    Args:
-        pixels: RGB [H, W, 3] uint8 at working size.
-    """
-    white = white_fields(pixels)
-    return Look(pixels, white, describe_appearance(pixels, white))
-
-
-def describe_look(backbone: Backbone, layer: str, look: Look) -> Description:
-    """The whole description, with a backbone in evaluation mode."""
-    return Description(pooled_features(backbone, layer, look.pixels, look.white), look.appearance)
-
-
 def describe_image(backbone: Backbone, layer: str, pixels: np.ndarray) -> Description:
     """Describe an image, RGB [H, W, 3] uint8 at working size, with a backbone in evaluation mode."""
-    return describe_look(backbone, layer, look_at(pixels))
+    white = white_fields(pixels)
+    return Description(pooled_features(backbone, layer, pixels, white), describe_appearance(pixels, white))
 
 
 def fit_reference(

@@ -1,17 +1,14 @@
 """Threads that prepare the input of the network while it runs."""
 
-import contextlib
-import os
-import sys
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
+from histolumen.lanes import give_way
+
 Item = TypeVar("Item")
 Prepared = TypeVar("Prepared")
-_NICE = 5
 
 
 def prepared_ahead(
@@ -28,7 +25,7 @@ def prepared_ahead(
         threads: how many.
     """
     ahead: deque[tuple[Item, Future[Prepared]]] = deque()
-    with ThreadPoolExecutor(threads, initializer=_give_way) as pool:
+    with ThreadPoolExecutor(threads, initializer=give_way) as pool:
         for item in items:
             ahead.append((item, pool.submit(prepare, item)))
             if len(ahead) == 2 * threads:
@@ -39,14 +36,3 @@ def prepared_ahead(
 
 def _finished(item: Item, prepared: Future[Prepared]) -> tuple[Item, Prepared]:
     return item, prepared.result()
-
-
-def _give_way() -> None:
-    """Lower the priority of this thread.
-
-    A layer of the network ends when its last thread does. If that one shares its core with a thread that prepares a
-    later tile, all the others wait. With a lower priority, tiles are prepared while threads of the network wait.
-    """
-    if sys.platform == "linux":  # elsewhere, priorities belong to processes
-        with contextlib.suppress(OSError):  # not allowed in some containers, and not needed
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + _NICE)

@@ -6,12 +6,10 @@ import numpy as np
 
 from histolumen.encoders.backbone import Backbone
 from histolumen.engine.judging import spread
-from histolumen.engine.slides.ahead import prepared_ahead
 from histolumen.engine.slides.maps import Canvas
 from histolumen.export.regions import FoundRegion
 from histolumen.familiarity.judgement import Judgement, judge_fields
-from histolumen.familiarity.reference import Description, Look, Reference, describe_look, look_at
-from histolumen.lanes import MOST_LANES, side_by_side
+from histolumen.familiarity.reference import Reference
 from histolumen.slides.reader import Region, Slide
 from histolumen.tissue.mask import Tissue
 
@@ -41,23 +39,13 @@ def judge_slide(reference: Reference | None, backbone: Backbone, canvas: Canvas)
     Args:
         reference: of the model.
         backbone: of the model.
-        canvas: the slide, its tissue and its scale; its progress receives the number of fields.
+        canvas: the slide, its tissue and its scale.
     """
     if reference is None:
         return None
     (height, width), scale = reference.size, canvas.layout.scale
     regions = _fields(canvas.slide, canvas.tissue, height * scale, width * scale)
-    tracked = canvas.progress.track(regions, f"{canvas.slide.path.stem}, comparing with the training images")
-
-    def look(region: Region) -> Look:
-        return look_at(canvas.slide.read(region, (width, height), scale))
-
-    def describe(item: tuple[Region, Look]) -> Description:
-        return describe_look(backbone, reference.layer, item[1])
-
-    looks = prepared_ahead(regions, look, canvas.readers)
-    each = side_by_side(describe, looks, MOST_LANES, canvas.device)
-    described = [description for _, description in zip(tracked, each, strict=True)]
+    described = [reference.describe(backbone, canvas.slide.read(region, (width, height), scale)) for region in regions]
     centres = np.array([(region.left + region.width / 2, region.top + region.height / 2) for region in regions])
     unlike = np.array([reference.unlike(each) for each in described])
     return JudgedFields(centres, unlike, judge_fields(reference, described))

@@ -22,6 +22,7 @@ from histolumen.engine.slides.prediction import SlidePrediction, heat_files
 from histolumen.engine.slides.view import SlideView
 from histolumen.errors import ConfigError, SlideError
 from histolumen.export.in_background import CERTAIN, BackgroundFiles
+from histolumen.lanes import meanwhile
 from histolumen.methods.class_maps import likeliest_with_foreground
 from histolumen.methods.view import Answer, Mask
 from histolumen.progress import SILENT, Progress
@@ -120,8 +121,11 @@ def _predict(
         min_area, on_mask = settings.min_area, None
         if early is not None:
             on_mask = partial(early.start, canvas, mpp, min_area)
-        with SlideView(canvas, model.method, model.config.images.glass == "remove", on_mask) as view:
-            answer = model.predictor.predict(view)
+        predictor = model.predictor
+        judge = partial(judge_slide, model.reference, predictor.backbone, canvas)
+        remove_glass = model.config.images.glass == "remove"
+        with meanwhile(judge) as fields, SlideView(canvas, model.method, remove_glass, on_mask) as view:
+            answer = predictor.predict(view)
             if not answer.probs.isfinite().all():
                 raise SlideError(f"{path}: the predicted probabilities are not finite; check the training of the model")
             cell = cell_of_mask(answer.mask)
@@ -145,7 +149,7 @@ def _predict(
                 tiles=len(canvas.tiles),
                 min_area=min_area,
                 background=background,
-                fields=judge_slide(model.reference, model.predictor.backbone, canvas),
+                fields=fields.result(),
             )
 
 
@@ -181,8 +185,7 @@ class _Early:
         return self._heat
 
     def of(self, canvas: Canvas, mpp: float, min_area: float, mask: Mask) -> tuple[np.ndarray, BackgroundFiles | None]:
-        """Heat map and process of the final mask, started now if it was not that of the last pass: its files are then
-        made while the slide is compared with the training images."""
+        """Heat map and process of the final mask, started now if it was not that of the last pass."""
         if mask is not self._mask or self._heat is None:
             return self.start(canvas, mpp, min_area, mask), self._files
         return self._heat, self._files
