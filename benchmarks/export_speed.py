@@ -3,9 +3,9 @@
 usage: python benchmarks/export_speed.py [--rounds 5] [--threads 2] [--backbones efficientnet_lite0 resnet18_deep]
 
 All versions are timed in turn within one process; the table has the median of the ratios of each round, above 1 where
-the graph is faster. `glas-best` with efficientnet_lite0 makes eight passes an image (four flips, X and X+), `glas-sem`
-with resnet18_deep two. The last column is the time of all convolutions as plain matrix products of the same sizes,
-divided by the time of the graph in single precision.
+the graph is faster. `glas-best` with efficientnet_lite0 makes four passes an image (its flips), `glas-sem` with
+resnet18_deep two (X and X+). The last column is the time of all convolutions as plain matrix products of the same
+sizes, divided by the time of the graph in single precision.
 """
 
 import argparse

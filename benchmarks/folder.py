@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 import histolumen
-from histolumen.engine.memory import keep_few_kernels
+from histolumen.engine.memory import keep_memory_flat
 from timing import GLAS_SIZE, picture, resident_mb, row, write_untrained_run
 
 _BLOCK, _SETTLED = 25, 50
@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="75 small images")
     parser.add_argument("--run", type=Path, help="a trained run instead of an untrained model")
     options = parser.parse_args()
-    keep_few_kernels()  # as the command does, before torch is imported
+    keep_memory_flat()  # as the command does, before torch is imported
     from histolumen.engine.predict_files import find_images, predict_files  # noqa: PLC0415
 
     count = 75 if options.quick else options.images

@@ -9,9 +9,9 @@ import pytest
 
 PROBE = """
 import os, sys
-from histolumen.engine.memory import keep_few_kernels
+from histolumen.engine.memory import keep_memory_flat
 assert "torch" not in sys.modules
-keep_few_kernels()
+keep_memory_flat()
 print(os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"], os.environ["LRU_CACHE_CAPACITY"])
 """
 
@@ -46,3 +46,33 @@ print(return_freed_memory(), before - resident() > 100e6)
 def test_gaps_between_live_blocks_are_returned_to_the_system():
     found = subprocess.run([sys.executable, "-c", FRAGMENTS], capture_output=True, text=True, check=True)
     assert found.stdout == "True True\n"
+
+
+ARENAS = """
+import ctypes, threading
+from histolumen.engine.memory import keep_memory_flat
+keep_memory_flat()
+libc = ctypes.CDLL("libc.so.6")
+libc.malloc.restype = ctypes.c_void_p
+started, heaps = threading.Barrier(8), set()
+
+def allocate():
+    started.wait()
+    heaps.add(libc.malloc(1000) >> 26)  # arenas of threads lie in blocks of 64 MB
+
+threads = [threading.Thread(target=allocate) for _ in range(8)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+print(len(heaps))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a function of glibc")
+def test_threads_share_two_arenas_unless_the_user_chose_otherwise():
+    environment = {name: value for name, value in os.environ.items() if name != "MALLOC_ARENA_MAX"}
+    counts = [
+        subprocess.run([sys.executable, "-c", ARENAS], env=environment | chosen, capture_output=True, check=True)
+        for chosen in ({}, {"MALLOC_ARENA_MAX": "16"})
+    ]
+    assert int(counts[0].stdout) <= 2
+    assert int(counts[1].stdout) > 2

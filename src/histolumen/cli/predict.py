@@ -31,9 +31,9 @@ def predict(
     ] = None,
 ) -> None:
     """Predict class, probabilities and mask of each image; write masks, pictures and a table."""
-    from histolumen.engine.memory import keep_few_kernels
+    from histolumen.engine.memory import keep_memory_flat
 
-    keep_few_kernels()  # before torch is imported
+    keep_memory_flat()  # before torch is imported
     with paused_collector():
         from histolumen.console import ConsoleProgress
         from histolumen.deploy.exported import load_predictor

@@ -39,9 +39,9 @@ def view(
     ] = False,
 ) -> None:
     """Look at images, slides and predictions in a browser: layers, thresholds, comparison, corrections."""
-    from histolumen.engine.memory import keep_few_kernels
+    from histolumen.engine.memory import keep_memory_flat
 
-    keep_few_kernels()  # before torch is imported
+    keep_memory_flat()  # before torch is imported
     with paused_collector():
         from histolumen.engine.slides.predict import SlideSettings
         from histolumen.settings import from_options

@@ -6,19 +6,23 @@ import os
 import sys
 
 # glibc's mallopt parameters (malloc.h)
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8
 _KERNEL_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")  # of oneDNN, and of torch in front of it
 _KERNELS = "256"  # a network with two input sizes needs about 120
+_ARENAS, _CHOSEN_ARENAS = 2, "MALLOC_ARENA_MAX"
 
 
-def keep_few_kernels() -> None:
+def keep_memory_flat() -> None:
     """Keep the memory of predictions flat for images of many sizes; to be called before torch is imported.
 
     oneDNN compiles every convolution for every size of its input and keeps 1024 of them, half a gigabyte. A training
-    step needs more of them (and always the same), so it keeps the default. What the user has set stays.
+    step needs more of them (and always the same), so it keeps the default. glibc gives threads arenas of their own,
+    in which gaps grow; two are enough, since threads seldom allocate at the same time. What the user has set stays.
     """
     for name in _KERNEL_CACHES:
         os.environ.setdefault(name, _KERNELS)
+    if _CHOSEN_ARENAS not in os.environ and (libc := _glibc()) is not None:
+        libc.mallopt(_ARENA_MAX, _ARENAS)
 
 
 def keep_freed_memory() -> bool:
