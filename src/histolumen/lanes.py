@@ -9,8 +9,7 @@ import contextlib
 import os
 import sys
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
@@ -27,41 +26,32 @@ _pools_lock = threading.Lock()
 _this_thread = threading.local()
 
 
-def lanes_for(most: int, device: torch.device) -> int:
-    """How many of `most` passes run at the same time: 1 inside a lane, where torch has one thread, and on a GPU."""
+def lanes_for(count: int, device: torch.device) -> int:
+    """How many of `count` passes run at the same time: 1 inside a lane, where torch has one thread, and on a GPU."""
     if getattr(_this_thread, "is_lane", False) or device.type != "cpu":
         return 1
-    return max(1, min(most, torch.get_num_threads(), MOST_LANES))
+    return max(1, min(count, torch.get_num_threads(), MOST_LANES))
 
 
-def side_by_side(
-    run: Callable[[Item], Result], items: Iterable[Item], most: int, device: torch.device
-) -> Iterator[Result]:
-    """Yield `run(item)` of each item, in the order of the items.
+def side_by_side(run: Callable[[Item], Result], items: Sequence[Item], device: torch.device) -> list[Result]:
+    """The results of `run(item)`, in the order of the items.
 
     Args:
         run: a pass of a network; several threads call it at the same time, with the modes of torch of this thread.
-        items: taken one by one, only as many in advance as keep all lanes busy.
-        most: largest number of passes at the same time.
+        items: its inputs, for example the flips of an image.
         device: of the network.
     """
-    lanes = lanes_for(most, device)
+    lanes = lanes_for(len(items), device)
     if lanes == 1:
-        yield from map(run, items)
-        return
+        return [run(item) for item in items]
     pool, modes = _pool(lanes), _modes()
-    ahead: deque[Future[Result]] = deque()
+    passes = [pool.submit(_with_modes, modes, run, item) for item in items]
     try:
-        for item in items:
-            ahead.append(pool.submit(_with_modes, modes, run, item))
-            if len(ahead) > lanes:  # one waits, so that no lane does
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
+        return [each.result() for each in passes]
     finally:  # after an error or an interruption nothing runs on
-        for future in ahead:
-            future.cancel()
-        wait(ahead)
+        for each in passes:
+            each.cancel()
+        wait(passes)
 
 
 @contextlib.contextmanager

@@ -46,7 +46,7 @@ def region_probabilities(model: Model, prediction: Prediction) -> RegionProbabil
     for case, mask in ((Case.FOREGROUND, soft_mask), (Case.BACKGROUND, 1 - soft_mask)):
         flips = FLIPS if settings.test_flips else FLIPS[:1]
         classify = partial(_classify, method, pixels * mask, case, run)
-        probs = list(side_by_side(classify, flips, len(flips), model.device))
+        probs = side_by_side(classify, flips, model.device)
         mean = torch.stack(probs).mean(0)[0].tolist()
         means.append(model.calibrated(dict(zip(model.classes, mean, strict=True))))
     return RegionProbabilities(*means)

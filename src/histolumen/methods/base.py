@@ -114,7 +114,7 @@ def predict_flipped(method: Method, images: Tensor, run: MapRunner = at_once, *,
         parts = method(torch.cat([images.flip(axes) for axes in FLIPS]), run).chunk(len(FLIPS))
         outputs = list(zip(FLIPS, parts, strict=True))
     else:
-        each = side_by_side(lambda axes: method(images.flip(axes), run), FLIPS, len(FLIPS), images.device)
+        each = side_by_side(lambda axes: method(images.flip(axes), run), FLIPS, images.device)
         outputs = list(zip(FLIPS, each, strict=True))
     evidence = [output.evidence.flip(axes) for axes, output in outputs if output.evidence is not None]
     return Output(
