@@ -11,7 +11,7 @@ from histolumen.methods.base import MapRunner, at_once
 
 WHOLE_PIXELS = 1280 * 1280  # images up to this size are predicted at once
 WINDOW = 640  # larger ones cost more per pixel, because features leave the processor's cache
-_OVERLAP = 1 / 8  # of a window: seams change 0.4 % of the pixels (docs/performance.md)
+_OVERLAP = 1 / 10  # of a window: seams change 0.9 % of the pixels, more overlap as many (docs/performance.md)
 
 
 def runner_for(backbone: Backbone, height: int, width: int) -> MapRunner:
