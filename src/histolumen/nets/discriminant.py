@@ -110,7 +110,7 @@ def _fit(features: Tensor, prior: Tensor, tissue: Tensor) -> tuple[Tensor, Tenso
 
 def _inverse(matrices: Tensor) -> Tensor:
     """Inverses of positive definite matrices [B, C, C]: by Cholesky's method or, in exported graphs, which have no such
-    operator, by Newton's iteration, which takes matrix products alone and ten times as long."""
+    operator, by Newton's iteration, which takes matrix products alone and about ten times as long."""
     if not torch.jit.is_tracing():  # pyright: ignore[reportPrivateImportUsage] - documented
         return torch.cholesky_inverse(torch.linalg.cholesky_ex(matrices).L)
     return _inverse_by_products(matrices)
