@@ -3,7 +3,8 @@
 With fixed statistics, BatchNorm is a scale and a shift per channel, which the convolution in front of it can apply at
 no cost. Which convolution that is, a run of the network shows: the layer gets the very tensor that the convolution
 returned, unchanged. Weights are stored channels last, the layout in which oneDNN computes fastest; inputs and outputs
-follow them.
+follow them. On a CPU, kernels larger than a pixel are packed for oneDNN, and many of 3 x 3 pixels need half of the
+multiplications.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,18 +13,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from histolumen.encoders import onednn, winograd
 from histolumen.encoders.batchnorm import Case, CaseBatchNorm, current_cases
 from histolumen.vision import Conv2dSame, pad_same
 
 Norm = CaseBatchNorm | nn.BatchNorm2d
 _NORMS = (CaseBatchNorm, nn.BatchNorm2d)
 _PLAIN = (nn.Conv2d, Conv2dSame)  # exact types: others standardise their weights or choose them by input
-_ACTIVATIONS: dict[type[nn.Module], tuple[str, list[float]]] = {
-    nn.ReLU: ("relu", []),
-    nn.ReLU6: ("hardtanh", [0.0, 6.0]),
-    nn.SiLU: ("swish", []),
-}
-"""Activations that oneDNN applies while it writes the result of a convolution."""
 
 
 class FoldedConv(nn.Conv2d):
@@ -32,7 +28,7 @@ class FoldedConv(nn.Conv2d):
     Args:
         conv: the convolution; its tensors are not changed.
         norm: the BatchNorm behind it; None: there is none.
-        activation: of `_ACTIVATIONS`, or None.
+        activation: of `onednn.ACTIVATIONS`, or None.
     """
 
     def __init__(self, conv: nn.Conv2d, norm: Norm | None = None, activation: nn.Module | None = None):
@@ -44,6 +40,9 @@ class FoldedConv(nn.Conv2d):
         self.pads_same = isinstance(conv, Conv2dSame)
         self.activation = activation
         self.separate = isinstance(norm, CaseBatchNorm) and norm.statistics == "separate"
+        self.by_rows = winograd.suits(self) and (self.pads_same or self.padding == (1, 1))
+        self._row_kernels: dict[Case, list[Tensor]] = {}  # made when they are first needed
+        self._packed: dict[Case, Tensor] = {}
         for case in Case if self.separate else (Case.WHOLE,):
             weight, bias = _parameters(conv, *folded(conv, norm, case))
             self.register_parameter(_named(case, "weight"), weight)
@@ -61,13 +60,20 @@ class FoldedConv(nn.Conv2d):
         if not self.separate:
             case = Case.WHOLE
         weight, bias, padding = getattr(self, _named(case, "weight")), getattr(self, _named(case, "bias")), self.padding
+        on_onednn = onednn.can_run(x)
+        if on_onednn and self.by_rows and winograd.is_large_enough(x):
+            if case not in self._row_kernels:
+                self._row_kernels[case] = winograd.row_kernels(weight)
+            return winograd.convolve(x, self._row_kernels[case], bias, self.out_channels, self.activation)
         if self.pads_same:
             x, weight, padding = self._padded_as_tensorflow(x, weight, getattr(self, _named(case, "longer")))
-        if _onednn_can_run(x) and not isinstance(padding, str):
-            name, numbers = ("none", []) if self.activation is None else _ACTIVATIONS[type(self.activation)]
-            sizes = [list(padding), list(self.stride), list(self.dilation)]
-            x = x.contiguous(memory_format=torch.channels_last)
-            return torch.ops.mkldnn._convolution_pointwise(x, weight, bias, *sizes, self.groups, name, numbers, "")
+        if on_onednn and not isinstance(padding, str):
+            sizes = padding, self.stride, self.dilation
+            if onednn.packs(self) and not self.pads_same:
+                if case not in self._packed:
+                    self._packed[case] = onednn.packed(weight, *sizes)
+                weight = self._packed[case]
+            return onednn.convolve(x, weight, bias, *sizes, self.groups, self.activation)
         x = F.conv2d(x, weight, bias, self.stride, padding, self.dilation, self.groups)
         return x if self.activation is None else self.activation(x)
 
@@ -98,13 +104,6 @@ def _padding(
     if len({total % 2 for total in totals}) > 1 or any(step != 1 for step in dilation):
         return None
     return tuple(total // 2 for total in totals), tuple(-(-total // 2) for total in totals)
-
-
-def _onednn_can_run(x: Tensor) -> bool:
-    """Whether oneDNN's fused operator takes this input. It has no gradient, which LayerCAM needs."""
-    plain = x.device.type == "cpu" and x.dtype == torch.float32 and not torch.is_grad_enabled()
-    available = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled
-    return plain and available and not torch.is_autocast_enabled("cpu")
 
 
 def folded(conv: nn.Conv2d, norm: Norm | None, case: Case) -> tuple[Tensor, Tensor | None]:
@@ -156,7 +155,8 @@ def fold(network: nn.Module, run: Callable[[], object]) -> None:
     names = {
         name: module
         for name, module in modules.items()
-        if name not in inside and (_is_plain(module) or isinstance(module, _NORMS) or type(module) in _ACTIVATIONS)
+        if name not in inside
+        and (_is_plain(module) or isinstance(module, _NORMS) or type(module) in onednn.ACTIVATIONS)
     }
     source = _follow(names, run)
     follower = {before: name for name, before in source.items() if before}
@@ -167,8 +167,8 @@ def fold(network: nn.Module, run: Callable[[], object]) -> None:
             norm_name, norm = None, None
         own = _own_activation(norm) if norm is not None else None
         after = follower.get(norm_name) if norm_name and own is None else None
-        act_name = after if after and type(modules[after]) in _ACTIVATIONS else None
-        activation = own if type(own) in _ACTIVATIONS else modules[act_name] if act_name else None
+        act_name = after if after and type(modules[after]) in onednn.ACTIVATIONS else None
+        activation = own if type(own) in onednn.ACTIVATIONS else modules[act_name] if act_name else None
         _replace(network, name, FoldedConv(modules[name], norm, activation))  # type: ignore[arg-type]
         if norm_name:
             _replace(network, norm_name, own if own is not None and activation is None else nn.Identity())
