@@ -20,6 +20,7 @@ METHODS = [
     ("maxmin", {"background": "eem"}),
     ("maxmin", {"mask_from": "decoder", "classifier_scale": 0.5}),
     ("maxmin", {"mask_from": "decoder", "refine": True}),
+    ("maxmin", {"refine": True, "alignment": "centres"}),
     ("maxmin", {"mask_from": "decoder", "refine": True, "class_from": "image"}),
     ("maxmin", {"mask_at": "features", "mask_stride": 8}),
     ("negev", {}),

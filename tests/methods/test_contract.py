@@ -22,6 +22,7 @@ FORMS = {
         {"background": "none"},
         {"mask_from": "decoder", "grouping": 1, "edges": 1},
         {"mask_from": "decoder", "refine": True},
+        {"refine": True},
         {"mask_from": "decoder", "class_from": "image"},
         {"mask_at": "features"},
         {"mask_at": "features", "mask_stride": 4, "mask_from": "decoder"},

@@ -4,7 +4,7 @@ A localizer and a classifier share one backbone. The localizer's winning class m
 classifier must predict the class of X+ = X * M+ (Eq. 1-1) and be uncertain on X- = X * (1 - M+) (Eq. 6 or 7), while a
 barrier keeps both regions large (Eq. 5).
 
-Extensions of the paper, all off by default (docs/method.md): a mask decoder (`mask_from`), whose mask is refined for
+Extensions of the paper, all off by default (docs/method.md): a mask decoder (`mask_from`), masks that are refined for
 each image (`refine`), mask proposals from tissue clusters (`grouping`), which the current mask can update
 (`self_training`), an edge-aware term (`edges`), a class whose images have no foreground (`negative_evidence`), and
 masking of features instead of the image (`mask_at`).
@@ -25,6 +25,7 @@ from histolumen.methods.base import Losses, Method, register
 from histolumen.methods.masked_features import mask_at, masked_layer
 from histolumen.methods.maxmin_settings import MaxMinSettings
 from histolumen.methods.proposed_masks import proposal_loss, updated_proposals
+from histolumen.methods.redrawing import Redrawing, tissue_at
 from histolumen.methods.view import Answer, Layer, MapRunner, Mask, View, appended, at_once, beside, resized, stretched
 from histolumen.nets.discriminant import Refinement
 from histolumen.nets.pooling import WildcatHead
@@ -72,6 +73,7 @@ class MaxMin(Method):
         self.refinement: Refinement | None = None
         if settings.refine and self.decoder is not None:
             self.refinement = Refinement(self.decoder.level_channels[: self.decoder.fine_levels])
+        self.redrawing = Redrawing(backbone) if settings.refine and self.decoder is None else None
         self.masked_layer: str | None = None
         """The layer whose features are masked; None: the image is."""
         if settings.mask_at == "features" and self.classifier is not None:
@@ -169,9 +171,15 @@ class MaxMin(Method):
 
         if sigma is None:  # with a negative class the map is not normalised
             layer = Layer(maps, winning, lambda value: torch.sigmoid(omega * value))
-            return Mask((layer,)), scores
+            return self._redrawn(Mask((layer,)), view), scores
         layer = stretched(maps, winning, lambda value: torch.sigmoid(omega * (value - sigma)))  # Eq. 8
-        return Mask((layer,)), scores
+        return self._redrawn(Mask((layer,)), view), scores
+
+    def _redrawn(self, mask: Mask, view: View) -> Mask:
+        """A mask from class maps, refined where images are seen at once."""
+        if self.redrawing is None or not view.at_once:
+            return mask
+        return self.redrawing.redrawn(mask, view, self.backbone)
 
     def _localizer_maps(self, X: Tensor) -> Tensor:
         return self.localizer.maps(self.backbone(X))
@@ -198,8 +206,7 @@ class MaxMin(Method):
         decoder, refinement = cast("PyramidDecoder", self.decoder), cast("Refinement", self.refinement)
         features, inner = self._features(X)
         logits = decoder(features, inner)
-        painted_over = (X == 0).all(1, keepdim=True)  # glass has the mean colour
-        tissue = mask_at((~painted_over).to(X), logits, decoder.stride)
+        tissue = tissue_at(X, logits, decoder.stride)
         return self._with_class_maps(refinement(logits, (inner or [features])[: decoder.fine_levels], tissue), features)
 
     def _with_class_maps(self, logits: Tensor, features: Tensor) -> Tensor:

@@ -55,9 +55,9 @@ class MaxMinSettings(PoolingSettings):
     decoder_width: int = Field(default=64, ge=1)
     """`decoder`: number of hidden channels."""
     refine: bool = False
-    """`decoder`: in predictions, refine the mask of each image by a linear discriminant of its own features: those that
-    the decoder adds to the backbone's last ones (for vision transformers, the colours of the image). Slides and images
-    that are predicted in windows are not refined."""
+    """In predictions, refine the mask of each image by a linear discriminant of its own features: those of strides 4
+    and 8 (with a `decoder`: those up to stride 8 that it adds to the backbone's last ones; for vision transformers,
+    the colours of the image). Slides and images that are predicted in windows are not refined."""
     grouping: float = Field(default=0.0, ge=0)
     """`decoder`: weight of the loss on mask proposals, which are tissue clusters of the backbone's features computed
     before training; the labels decide which cluster is the foreground. 0: no proposals."""
@@ -80,8 +80,6 @@ class MaxMinSettings(PoolingSettings):
             raise ValueError("grouping trains a decoder: set method.mask_from=decoder as well")
         if self.grouping_backbone is not None and not self.grouping:
             raise ValueError("grouping_backbone is that of the proposals of grouping: set method.grouping as well")
-        if self.refine and self.mask_from != "decoder":
-            raise ValueError("refine needs the features of a decoder: set method.mask_from=decoder as well")
         if self.class_from == "image" and self.mask_from == "decoder" and max(self.kmax, self.kmin) >= 1:
             raise ValueError("class_from=image with a decoder pools shares of the positions: set kmax and kmin below 1")
         if self.self_training and not self.grouping:

@@ -32,12 +32,12 @@ class PyramidDecoder(nn.Module):
     def __init__(self, backbone: Backbone, finest: int, width: int):
         super().__init__()
         inner = finer_strides(backbone.stride, finest)
-        layer_at = {stride: _layer(backbone, stride) for stride in inner}
+        layer_at = dict(zip(inner, layers_at(backbone, inner), strict=True))
         self.layers = tuple(layer for layer in layer_at.values() if layer is not None)
         self.guided = tuple(stride for stride, layer in layer_at.items() if layer is None)
         self.stride = min([*inner, backbone.stride])
         self._inner, self._coarsest = tuple(inner), backbone.stride
-        tapped_channels = iter(_channels(backbone, self.layers))
+        tapped_channels = iter(channels_of(backbone, self.layers))
         channels = [None if stride in self.guided else next(tapped_channels) for stride in inner]  # fine to coarse
         self.level_channels = tuple(_COLOURS if count is None else count for count in channels) or (backbone.channels,)
         """Channels of the levels finer than the backbone's stride, fine to coarse; without any, of its features."""
@@ -92,8 +92,12 @@ def _downsampled(images: Tensor, stride: int) -> Tensor:
     return F.interpolate(images, size=size, mode="bilinear", antialias=True)
 
 
+def layers_at(backbone: Backbone, strides: Sequence[int]) -> list[str | None]:
+    """The backbone's last layer of each stride, or None."""
+    return [_layer(backbone, stride) for stride in strides]
+
+
 def _layer(backbone: Backbone, stride: int) -> str | None:
-    """The backbone's last layer of this stride, or None."""
     if backbone.single_stride:
         return None
     try:
@@ -103,7 +107,8 @@ def _layer(backbone: Backbone, stride: int) -> str | None:
 
 
 @torch.no_grad()
-def _channels(backbone: Backbone, layers: Sequence[str]) -> list[int]:
+def channels_of(backbone: Backbone, layers: Sequence[str]) -> list[int]:
+    """Number of channels of each layer."""
     if not layers:
         return []
     was_training = backbone.training
