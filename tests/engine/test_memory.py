@@ -76,3 +76,31 @@ def test_threads_share_two_arenas_unless_the_user_chose_otherwise():
     ]
     assert int(counts[0].stdout) <= 2
     assert int(counts[1].stdout) > 2
+
+
+LARGE_BLOCKS = """
+import resource
+from histolumen.engine.memory import keep_memory_flat
+keep_memory_flat()
+import numpy as np
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+np.ones(5_000_000)  # 40 MB
+before = faults()
+for _ in range(5):
+    np.ones(5_000_000)
+print(faults() - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a function of glibc")
+def test_large_blocks_are_kept_for_the_next_layer_unless_the_user_chose_otherwise():
+    variables = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
+    environment = {name: value for name, value in os.environ.items() if name not in variables}
+    kept, mapped = (
+        subprocess.run([sys.executable, "-c", LARGE_BLOCKS], env=environment | chosen, capture_output=True, check=True)
+        for chosen in ({}, {"MALLOC_MMAP_THRESHOLD_": "1000000"})
+    )
+    assert int(kept.stdout) < int(mapped.stdout) / 10

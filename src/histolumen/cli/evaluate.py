@@ -88,6 +88,9 @@ def _evaluate_run(
     flips: bool | None,
     overwrite: bool,
 ) -> None:
+    from histolumen.engine.memory import keep_memory_flat
+
+    keep_memory_flat()  # before torch is imported
     from histolumen.atomic import refuse_replacing
     from histolumen.config import recipe_names
     from histolumen.console import ConsoleProgress

@@ -42,6 +42,9 @@ def slide(
     min_area: Annotated[float, typer.Option(min=0, help="Smallest region in the GeoJSON, in µm².")] = 100.0,
 ) -> None:
     """Predict class, heat map and regions of whole slides, for QuPath. Exit code 3: some slides failed."""
+    from histolumen.engine.memory import keep_memory_flat
+
+    keep_memory_flat()  # before torch is imported
     from histolumen.console import ConsoleProgress
     from histolumen.engine.slides.batch import do_slides, plan_jobs, save_slides
     from histolumen.engine.slides.predict import SlideSettings

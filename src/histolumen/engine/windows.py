@@ -11,7 +11,7 @@ from histolumen.methods.base import MapRunner, at_once
 
 WHOLE_PIXELS = 1280 * 1280  # images up to this size are predicted at once
 WINDOW = 640  # larger ones cost more per pixel, because features leave the processor's cache
-_OVERLAP = 1 / 10  # of a window: seams change 0.9 % of the pixels, more overlap as many (docs/performance.md)
+_OVERLAP = 1 / 20  # of a window: more overlap changes as many pixels at the seams (docs/performance.md)
 
 
 def runner_for(backbone: Backbone, height: int, width: int) -> MapRunner:
@@ -36,7 +36,7 @@ def map_runner(
         height: image height.
         width: image width.
         whole_pixels: number of pixels up to which an image is predicted at once.
-        window: side of a window, rounded down to a multiple of `grid`.
+        window: largest side of a window; windows are as large as divides an image evenly, in multiples of `grid`.
         grid: common multiple of the network's stride and of its permitted input sizes.
     """
     if height * width <= whole_pixels:
@@ -48,14 +48,13 @@ def map_runner(
         # Windows start at multiples of the stride: otherwise maps would shift or lose a column when stitched.
         height, width = images.shape[2:]
         padded = F.pad(images, (0, -width % grid, 0, -height % grid), mode="replicate")
-        side_of_window = max(window - window % grid, grid)
-        step = max(int((1 - _OVERLAP) * side_of_window) // grid * grid, grid)
+        cuts = [_even_windows(side, window, grid) for side in padded.shape[2:]]
         maps = sliding_window_inference(
             padded,
-            [min(side_of_window, side) for side in padded.shape[2:]],
+            [side for side, _ in cuts],
             sw_batch_size=1,
             predictor=net,
-            overlap=max(1 - (step + 0.5) / side_of_window, 0.0),  # + 0.5: MONAI rounds the step down
+            overlap=[max(1 - (step + 0.5) / side, 0.0) for side, step in cuts],  # + 0.5: MONAI rounds the step down
             mode="gaussian",
             padding_mode="reflect",
         )
@@ -65,3 +64,20 @@ def map_runner(
         return maps[..., : -(-height // stride), : -(-width // stride)]
 
     return windowed
+
+
+def _even_windows(length: int, largest: int, grid: int) -> tuple[int, int]:
+    """Side of a window and step to the next: the fewest windows, none of which is larger than needed.
+
+    Args:
+        length: of the image, a multiple of `grid`.
+        largest: side of a window.
+        grid: both results are multiples of it.
+    """
+    largest = max(largest - largest % grid, grid)
+    if length <= largest:
+        return length, length
+    overlap = min(grid * math.ceil(_OVERLAP * largest / grid), largest - grid)
+    count = math.ceil((length - overlap) / (largest - overlap))
+    side = grid * math.ceil((length + (count - 1) * overlap) / count / grid)
+    return side, side - overlap
