@@ -139,9 +139,10 @@ class Slide:
         canvas = Image.new("RGB", rgba.size, _WHITE)
         canvas.paste(rgba, mask=rgba.getchannel("A"))
         pixels = np.asarray(canvas)
-        rows, columns = (np.arange(start, start + count) for start, count in ((top, height), (left, width)))
-        rows, columns = rows.clip(first_y, last_y - 1) - first_y, columns.clip(first_x, last_x - 1) - first_x
-        return pixels[np.ix_(rows, columns)] if size != (width, height) else pixels.copy()
+        if size == (width, height):
+            return pixels.copy()
+        rows, columns = _missing(top, height, first_y, last_y), _missing(left, width, first_x, last_x)
+        return np.pad(pixels, (rows, columns, (0, 0)), mode="edge")
 
 
 def open_slide(path: Path, mpp: float | None = None) -> Slide:
@@ -191,6 +192,12 @@ def _clip(start: int, length: int, limit: int) -> tuple[int, int]:
     """Clip an interval to [0, limit), keeping at least one pixel."""
     first = min(max(start, 0), limit - 1)
     return first, max(min(start + length, limit), first + 1)
+
+
+def _missing(start: int, length: int, first: int, last: int) -> tuple[int, int]:
+    """How much of an interval lies before and after its clipped part [first, last)."""
+    before = min(max(first - start, 0), length - (last - first))
+    return before, length - (last - first) - before
 
 
 def _bounds(properties: Any) -> tuple[int, int]:
