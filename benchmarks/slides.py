@@ -30,6 +30,7 @@ from histolumen.data.sources.synthetic_image import make_sample
 from histolumen.encoders.backbone import build_backbone
 from histolumen.encoders.geometry import FLIPS, FeatureGeometry
 from histolumen.engine.checkpoint import ModelCard, save_model
+from histolumen.engine.memory import keep_memory_flat
 from histolumen.engine.model import Model, load
 from histolumen.engine.slides.predict import SlideSettings, save_slide_prediction
 from histolumen.methods.base import build_method
@@ -186,6 +187,7 @@ def main() -> None:
     )
     parser.add_argument("--flips", action="store_true")
     options = parser.parse_args()
+    keep_memory_flat()  # as the command does
     with tempfile.TemporaryDirectory() as temporary:
         work = options.work or Path(temporary)
         work.mkdir(parents=True, exist_ok=True)
