@@ -10,8 +10,8 @@ from histolumen.encoders.backbone import Backbone
 from histolumen.methods.base import MapRunner, at_once
 
 WHOLE_PIXELS = 1280 * 1280  # images up to this size are predicted at once
-WINDOW = 640  # larger ones cost more per pixel, because features leave the processor's cache
-_OVERLAP = 1 / 20  # of a window: more overlap changes as many pixels at the seams (docs/performance.md)
+WINDOW = 704  # larger ones cost more per pixel, because features leave the processor's cache
+_OVERLAP = 1 / 20  # of a window, in steps of the grid: more changes as many pixels at the seams (docs/performance.md)
 
 
 def runner_for(backbone: Backbone, height: int, width: int) -> MapRunner:
