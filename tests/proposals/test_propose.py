@@ -164,7 +164,6 @@ def test_proposals_are_updated_only_if_the_predicted_class_is_right():
     ("settings", "message"),
     [
         ({"grouping": 1}, "mask_from=decoder"),
-        ({"refine": True}, "mask_from=decoder"),
         ({"mask_from": "decoder", "self_training": 2}, "method.grouping"),
         ({"mask_from": "decoder", "foreground": False, "background": "none", "size_barrier": False}, "no term would"),
     ],
