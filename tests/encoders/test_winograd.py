@@ -74,6 +74,24 @@ def test_a_folded_convolution_uses_it_where_it_gains(monkeypatch, side, padding,
     assert bool(calls) == used
 
 
+def test_small_maps_are_computed_so_only_where_it_is_asked_for():
+    small = torch.zeros(1, 64, 9, 9)
+    with winograd.at_any_size():
+        assert winograd.is_large_enough(small)
+    assert not winograd.is_large_enough(small)
+
+
+def test_the_precision_is_that_of_the_input_whatever_the_default_is():
+    conv, images = random_conv(64, 64), torch.randn(2, 64, 9, 9)
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.inference_mode():
+            found = winograd.convolve(images, winograd.row_kernels(conv.weight), conv.bias, 64)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert found.dtype == torch.float32
+
+
 def test_a_map_that_has_been_read_stays_as_it_was():
     conv, images = random_conv(64, 64), torch.randn(1, 64, 32, 32).contiguous(memory_format=torch.channels_last)
     before = images.clone()

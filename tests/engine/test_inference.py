@@ -1,5 +1,7 @@
 """The fast copy of a method: the same predictions, and it follows the method."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ from build import tiny_method
 from torch import nn
 
 import histolumen
+from histolumen.encoders import winograd
 from histolumen.encoders.batchnorm import CaseBatchNorm
 from histolumen.encoders.folding import has_batchnorm
 from histolumen.engine import inference
@@ -43,6 +46,22 @@ def test_the_copy_of_every_method_predicts_the_same(name):
     assert torch.allclose(found.probs, expected.probs, atol=TOLERANCE)
     assert torch.allclose(found.soft_mask, expected.soft_mask, atol=TOLERANCE)
     assert torch.equal(found.probs.argmax(1), expected.probs.argmax(1))
+
+
+def test_the_copy_is_checked_by_the_algorithm_that_large_images_use(monkeypatch):
+    """If that were wrong, the method itself would predict."""
+    convolve = winograd.convolve
+    monkeypatch.setattr(winograd, "_CHANNELS", range(1, 1000))  # the network of the test is narrow
+    monkeypatch.setattr(winograd, "convolve", lambda *given: 1 + convolve(*given))
+    method = trained("maxmin")
+    assert for_prediction(method) is method
+
+
+def test_a_copy_that_has_predicted_can_be_copied():
+    method = trained("maxmin")
+    fast = for_prediction(method)
+    expected = predict(fast)
+    assert torch.equal(predict(copy.deepcopy(fast)).soft_mask, expected.soft_mask)
 
 
 @pytest.mark.parametrize("statistics", ["separate", "frozen"])

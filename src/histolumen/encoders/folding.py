@@ -3,8 +3,7 @@
 With fixed statistics, BatchNorm is a scale and a shift per channel, which the convolution in front of it can apply at
 no cost. Which convolution that is, a run of the network shows: the layer gets the very tensor that the convolution
 returned, unchanged. Weights are stored channels last, the layout in which oneDNN computes fastest; inputs and outputs
-follow them. On a CPU, kernels larger than a pixel are packed for oneDNN, and many of 3 x 3 pixels need half of the
-multiplications.
+follow them. On a CPU, kernels are packed for oneDNN, and many of 3 x 3 pixels need half of the multiplications.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from torch.nn import functional as F
 
 from histolumen.encoders import onednn, winograd
 from histolumen.encoders.batchnorm import Case, CaseBatchNorm, current_cases
+from histolumen.encoders.onednn import PackedKernel
 from histolumen.vision import Conv2dSame, pad_same
 
 Norm = CaseBatchNorm | nn.BatchNorm2d
@@ -41,8 +41,9 @@ class FoldedConv(nn.Conv2d):
         self.activation = activation
         self.separate = isinstance(norm, CaseBatchNorm) and norm.statistics == "separate"
         self.by_rows = winograd.suits(self) and (self.pads_same or self.padding == (1, 1))
-        self._row_kernels: dict[Case, list[Tensor]] = {}  # made when they are first needed
-        self._packed: dict[Case, Tensor] = {}
+        # made when they are first needed, of weights that never change
+        self._row_kernels: dict[Case, list[PackedKernel]] = {}
+        self._packed: dict[Case, PackedKernel] = {}
         for case in Case if self.separate else (Case.WHOLE,):
             weight, bias = _parameters(conv, *folded(conv, norm, case))
             self.register_parameter(_named(case, "weight"), weight)
@@ -69,10 +70,10 @@ class FoldedConv(nn.Conv2d):
             x, weight, padding = self._padded_as_tensorflow(x, weight, getattr(self, _named(case, "longer")))
         if on_onednn and not isinstance(padding, str):
             sizes = padding, self.stride, self.dilation
-            if onednn.packs(self) and not self.pads_same:
+            if self.groups == 1 and not self.pads_same:
                 if case not in self._packed:
-                    self._packed[case] = onednn.packed(weight, *sizes)
-                weight = self._packed[case]
+                    self._packed[case] = PackedKernel(weight, *sizes)
+                weight = self._packed[case].fitting(x)
             return onednn.convolve(x, weight, bias, *sizes, self.groups, self.activation)
         x = F.conv2d(x, weight, bias, self.stride, padding, self.dilation, self.groups)
         return x if self.activation is None else self.activation(x)

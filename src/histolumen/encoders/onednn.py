@@ -11,6 +11,7 @@ ACTIVATIONS: dict[type[nn.Module], tuple[str, list[float]]] = {
     nn.SiLU: ("swish", []),
 }
 """Activations that oneDNN applies."""
+_PACKED_SIZES = 2  # sizes of inputs for which the packed weights of a layer are kept; each is a copy of them
 
 
 def can_run(x: Tensor) -> bool:
@@ -37,17 +38,38 @@ def convolve(
     return torch.ops.mkldnn._convolution_pointwise(x, weight, bias, *sizes, groups, name, numbers, "")
 
 
-def packs(conv: nn.Conv2d) -> bool:
-    """Whether the weights of a convolution can be packed.
+class PackedKernel:
+    """The weight of a convolution in the layout that oneDNN computes with.
 
-    Those of 1 x 1 pixels have another layout for each size of images; one that does not fit takes ten times as long.
+    oneDNN would copy the weight into that layout in every call. The layout depends on the processor and on the size of
+    the input; with one that does not fit, a convolution takes up to fifteen times as long (docs/performance.md). So
+    there is a copy for each of the last sizes.
+
+    Args:
+        weight: [out, in, h, w]; must not change afterwards.
+        padding: of the convolution, as are `stride` and `dilation`.
     """
-    return conv.groups == 1 and max(conv.kernel_size) > 1
 
+    def __init__(
+        self,
+        weight: Tensor,
+        padding: Sequence[int],
+        stride: Sequence[int] = (1, 1),
+        dilation: Sequence[int] = (1, 1),
+    ):
+        self._weight = weight.detach().contiguous(memory_format=torch.channels_last)
+        self._sizes = list(padding), list(stride), list(dilation)
+        self._packed: dict[torch.Size, Tensor] = {}
 
-def packed(
-    weight: Tensor, padding: Sequence[int], stride: Sequence[int] = (1, 1), dilation: Sequence[int] = (1, 1)
-) -> Tensor:
-    """The weight in the layout that oneDNN computes with, into which it would otherwise copy it in every call."""
-    weight = weight.detach().contiguous(memory_format=torch.channels_last)
-    return torch.ops.mkldnn._reorder_convolution_weight(weight, list(padding), list(stride), list(dilation), 1, None)
+    def fitting(self, x: Tensor) -> Tensor:
+        """The weight for an input of this size."""
+        kept, size = self._packed, x.shape
+        packed = kept.get(size)
+        if packed is None:
+            packed = torch.ops.mkldnn._reorder_convolution_weight(self._weight, *self._sizes, 1, list(size))
+            # a new dictionary, since other threads may read the old one
+            self._packed = {size: packed} if len(kept) == _PACKED_SIZES else {**kept, size: packed}
+        return packed
+
+    def __getstate__(self) -> dict[str, object]:  # packed weights can be neither copied nor pickled
+        return self.__dict__ | {"_packed": {}}
