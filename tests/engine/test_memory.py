@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from histolumen.engine import memory
+
 PROBE = """
 import os, sys
 from histolumen.engine.memory import keep_memory_flat
@@ -46,6 +48,34 @@ print(return_freed_memory(), before - resident() > 100e6)
 def test_gaps_between_live_blocks_are_returned_to_the_system():
     found = subprocess.run([sys.executable, "-c", FRAGMENTS], capture_output=True, text=True, check=True)
     assert found.stdout == "True True\n"
+
+
+def test_a_setting_that_glibc_refuses_leaves_the_other_one_alone(monkeypatch):
+    """The trim threshold alone would end the adjustment of the other one, and small blocks would be mapped anew."""
+    chosen = []
+
+    class OldGlibc:
+        @staticmethod
+        def mallopt(setting, value):
+            chosen.append(setting)
+            return int(setting == memory._ARENA_MAX)
+
+    monkeypatch.setattr(memory, "_glibc", OldGlibc)
+    for variable in (*memory._VARIABLES.values(), *memory._KERNEL_CACHES):
+        monkeypatch.delenv(variable, raising=False)
+    memory.keep_memory_flat()
+    for name in memory._KERNEL_CACHES:
+        monkeypatch.delenv(name)
+    assert chosen == [memory._ARENA_MAX, memory._MMAP_THRESHOLD]
+
+
+def test_memory_is_returned_every_few_predictions(monkeypatch):
+    returned = []
+    monkeypatch.setattr(memory, "return_freed_memory", lambda: returned.append(True))
+    freed = memory.FreedMemory()
+    for _ in range(2 * memory._RETURN_EVERY + 1):
+        freed.after_prediction()
+    assert len(returned) == 2
 
 
 ARENAS = """

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import histolumen
-from histolumen.engine import pipeline
+from histolumen.engine import memory, pipeline
 from histolumen.engine.model import Model
 from histolumen.engine.pipeline import InOrder, Predictions
 from histolumen.engine.predict_files import Input, find_images, predict_files
@@ -134,8 +134,9 @@ def test_an_error_in_the_background_is_raised_where_it_is_settled():
 
 def test_memory_is_returned_every_few_images_and_at_the_end(model, inputs, monkeypatch):
     returned = []
-    monkeypatch.setattr(pipeline, "_RETURN_EVERY", 2)
-    monkeypatch.setattr(pipeline, "return_freed_memory", lambda: returned.append(len(run)))
+    monkeypatch.setattr(memory, "_RETURN_EVERY", 2)
+    for module in (memory, pipeline):
+        monkeypatch.setattr(module, "return_freed_memory", lambda: returned.append(len(run)))
     run = []
     monkeypatch.setattr(Model, "run", lambda self, prepared: run.append(prepared))
     paths = [item.path for item in inputs if item.name != "broken"]

@@ -13,6 +13,7 @@ from histolumen.data.image import read_image, read_mask
 from histolumen.data.leakage import refuse_shared_patients
 from histolumen.data.manifest import Manifest, Row
 from histolumen.data.transforms import refuse_unusable
+from histolumen.engine.memory import FreedMemory
 from histolumen.engine.prediction import THRESHOLD, Prediction, Predictor
 from histolumen.errors import DataError, ImageError
 from histolumen.familiarity.judgement import Judgement, judgement_columns
@@ -160,7 +161,7 @@ def evaluate(
     unknown = {row.label for row in part.rows} - set(model.classes)
     if unknown:
         raise DataError(f"label '{sorted(unknown)[0]}' is not a class of the model, which has {model.classes}")
-    results, failures = [], []
+    results, failures, freed = [], [], FreedMemory()
     for row in progress.track(part.rows, f"evaluating {split}"):
         try:
             path = part.image_path(row)
@@ -171,6 +172,7 @@ def evaluate(
             failures.append(str(error))
             continue
         prediction = model.predict(image)
+        freed.after_prediction()
         watch(row, prediction, truth)
         mask = prediction.mask if binarise == "threshold" else prediction.mask_by_label(row.label)
         pixels = None if truth is None else metrics.count_pixels(prediction.soft_mask, truth, mask)

@@ -11,13 +11,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from histolumen.engine.memory import return_freed_memory
+from histolumen.engine.memory import FreedMemory, return_freed_memory
 from histolumen.engine.model import Model
 from histolumen.engine.prediction import Prediction, Predictor
 
 _AHEAD = 2  # images that are prepared before the network is free
 _BEHIND = 2  # images that wait to be written; with more, the network waits
-_RETURN_EVERY = 32  # images between two returns of memory, whose pages the next image has to get anew
 Key = TypeVar("Key")
 Answer = Callable[[], Prediction]
 """The last stage of a prediction."""
@@ -35,7 +34,7 @@ class Predictions:
         self._model = model
         self._upcoming = deque(paths)
         self._ahead: deque[tuple[Path, Future[Any]]] = deque()
-        self._done = 0
+        self._freed = FreedMemory()
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="prepare")
 
     def __enter__(self) -> "Predictions":
@@ -53,9 +52,7 @@ class Predictions:
             return lambda: prediction
         prepared = self._prepared(model, path)
         output = model.run(prepared)
-        self._done += 1
-        if self._done % _RETURN_EVERY == 0:
-            return_freed_memory()
+        self._freed.after_prediction()
         return lambda: model.finish(prepared, output)
 
     def _prepared(self, model: Model, path: Path) -> Any:

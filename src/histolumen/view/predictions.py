@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from histolumen.engine.memory import FreedMemory
 from histolumen.engine.model import Model, load
 from histolumen.engine.region_probabilities import RegionProbabilities, region_probabilities
 from histolumen.engine.slides.prediction import CERTAIN, SlidePrediction
@@ -123,6 +124,7 @@ class Predictor:
         self._jobs: dict[tuple[str, str], Job] = {}
         self._lock = threading.Lock()
         self.worker = Worker(settings.queue, self._predict_next)
+        self._freed = FreedMemory()
 
     def result(self, item: Item, run: LoadedRun) -> Result | None:
         """The prediction, if it is known."""
@@ -196,6 +198,7 @@ class Predictor:
     def _of_image(self, item: Item, run: LoadedRun) -> tuple[Result, SoftMask]:
         with named(item):
             prediction = run.model.predict(self._tiles.pixels(item))
+        self._freed.after_prediction()
         classifies = prediction.classifies
         regions = region_probabilities(run.model, prediction) if classifies else None
         label = prediction.label if classifies else ""

@@ -15,6 +15,7 @@ import torch
 from pydantic import Field
 
 from histolumen.atomic import new_file
+from histolumen.engine.memory import return_freed_memory
 from histolumen.engine.model import Model
 from histolumen.engine.slides.judging import judge_slide
 from histolumen.engine.slides.maps import Canvas, cell_of_mask, soft_window
@@ -81,6 +82,7 @@ def save_slide_prediction(
     with _Early(work) as early:
         record = _predict(model, path, work, settings, progress, folder / "tissue.png", early).save(folder)
     shutil.rmtree(work, ignore_errors=True)
+    return_freed_memory()
     return record
 
 
@@ -89,7 +91,9 @@ def predict_slide(
 ) -> SlidePrediction:
     """Predict one slide and return the result in memory; temporary files are removed."""
     with tempfile.TemporaryDirectory(prefix="histolumen-") as temporary:
-        return _predict(model, Path(path), Path(temporary) / "work", settings or SlideSettings(), progress)
+        prediction = _predict(model, Path(path), Path(temporary) / "work", settings or SlideSettings(), progress)
+    return_freed_memory()
+    return prediction
 
 
 def _predict(
