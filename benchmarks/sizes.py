@@ -1,8 +1,8 @@
 """Cost against size: time per megapixel from 0.4 to 40 megapixels, at the image's own resolution.
 
-Sizes are timed in turn, round after round. Images above 1280 x 1280 pixels are predicted in windows that overlap by a
-twentieth, 1.11 times the pixels or a little more. With a trained model and images, the seams are measured instead: the
-share of pixels of a mosaic whose mask differs from that of the mosaic predicted at once.
+Sizes are timed in turn, round after round. Images above 1280 x 1280 pixels are predicted in windows that overlap by 64
+pixels. With a trained model and images, the seams are measured instead: the share of pixels of a mosaic whose mask
+differs from that of the mosaic predicted at once.
 
 usage: python benchmarks/sizes.py [--rounds 2] [--quick]
        python benchmarks/sizes.py --seams RUN FOLDER
@@ -63,7 +63,7 @@ def measure_seams(run: Path, folder: Path) -> None:
     model = histolumen.load(run, "cpu")
     method, multiple = model.method, model.method.backbone.size_multiple
     if isinstance(method, MaxMin):  # images in windows are never refined; here only the seams are to differ
-        method.refinement = None
+        method.refinement = method.redrawing = None
     pictures = [read_image(path) for path in sorted(folder.iterdir()) if _is_image(path)][:12]
     tiles = [to_unit_range(to_working_size(each, model.config.images, multiple=multiple)) for each in pictures]
     height, width = (min(tile.shape[axis] for tile in tiles) for axis in (1, 2))
@@ -71,7 +71,8 @@ def measure_seams(run: Path, folder: Path) -> None:
     mosaic = torch.cat(rows, dim=1)[None]
     with torch.inference_mode():
         whole = method(mosaic).soft_mask
-        windows = method(mosaic, map_runner(*mosaic.shape[2:], whole_pixels=0)).soft_mask
+        grid = math.lcm(multiple, method.backbone.stride)
+        windows = method(mosaic, map_runner(*mosaic.shape[2:], whole_pixels=0, grid=grid)).soft_mask
     changed = ((whole >= THRESHOLD) != (windows >= THRESHOLD)).float().mean()
     print(f"{mosaic.shape[3]} x {mosaic.shape[2]} pixels in windows: {100 * changed:.2f} % of the pixels change side")
 

@@ -11,7 +11,8 @@ from histolumen.methods.base import MapRunner, at_once
 
 WHOLE_PIXELS = 1280 * 1280  # images up to this size are predicted at once
 WINDOW = 704  # larger ones cost more per pixel, because features leave the processor's cache
-_OVERLAP = 1 / 20  # of a window, in steps of the grid: more changes as many pixels at the seams (docs/performance.md)
+_OVERLAP = 64  # pixels, rounded up to the grid: with more, as many pixels change at the seams (docs/performance.md)
+_MOST_ATTENDED = 640 * 640  # pixels that a vision transformer sees at once: attention is quadratic
 
 
 def runner_for(backbone: Backbone, height: int, width: int) -> MapRunner:
@@ -24,7 +25,7 @@ def runner_for(backbone: Backbone, height: int, width: int) -> MapRunner:
 
 def whole_pixels(backbone: Backbone) -> int:
     """Number of pixels up to which an image is predicted at once."""
-    return WINDOW**2 if backbone.single_stride else WHOLE_PIXELS
+    return _MOST_ATTENDED if backbone.single_stride else WHOLE_PIXELS
 
 
 def map_runner(
@@ -77,7 +78,7 @@ def _even_windows(length: int, largest: int, grid: int) -> tuple[int, int]:
     largest = max(largest - largest % grid, grid)
     if length <= largest:
         return length, length
-    overlap = min(grid * math.ceil(_OVERLAP * largest / grid), largest - grid)
+    overlap = min(grid * math.ceil(_OVERLAP / grid), largest - grid)
     count = math.ceil((length - overlap) / (largest - overlap))
     side = grid * math.ceil((length + (count - 1) * overlap) / count / grid)
     return side, side - overlap

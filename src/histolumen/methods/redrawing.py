@@ -31,7 +31,7 @@ class Redrawing(nn.Module):
         if len(self._layers) < len(_STRIDES) or backbone.stride <= _STRIDES[-1]:
             raise ConfigError(
                 "method.refine needs features of strides 4 and 8, and this backbone has none before its last ones: set "
-                "method.refine=false, or method.mask_from=decoder, which uses the colours of the image instead"
+                "method.refine=false, or method.mask_from=decoder, which can do without them"
             )
         self.refinement = Refinement(channels_of(backbone, self._layers))
 
