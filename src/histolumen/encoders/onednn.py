@@ -1,6 +1,7 @@
 """Convolutions by oneDNN with an activation applied while the result is written; for prediction on a CPU."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -71,5 +72,5 @@ class PackedKernel:
             self._packed = {size: packed} if len(kept) == _PACKED_SIZES else {**kept, size: packed}
         return packed
 
-    def __getstate__(self) -> dict[str, object]:  # packed weights can be neither copied nor pickled
+    def __getstate__(self) -> dict[str, Any]:  # packed weights can be neither copied nor pickled
         return self.__dict__ | {"_packed": {}}
