@@ -33,6 +33,8 @@ from histolumen.engine.checkpoint import ModelCard, save_model
 from histolumen.engine.memory import keep_memory_flat
 from histolumen.engine.model import Model, load
 from histolumen.engine.slides.predict import SlideSettings, save_slide_prediction
+from histolumen.engine.slides.view import _TILES_AT_ONCE
+from histolumen.lanes import lanes_for, stream
 from histolumen.methods.base import build_method
 from histolumen.methods.view import MapNet, Mask, Masking, resized
 from histolumen.slides.reader import open_slide
@@ -144,7 +146,9 @@ class TilesInMemory:
     def _run(self, net: MapNet, scale: float) -> list[Tensor]:
         started = Spent.until_now()
         flips = FLIPS if self.flips else FLIPS[:1]
-        outputs = [net(resized(tile.flip(axes), scale)) for tile in self.tiles for axes in flips]
+        passes = [(tile, axes) for tile in self.tiles for axes in flips]
+        lanes = lanes_for(_TILES_AT_ONCE, torch.device("cpu"))
+        outputs = list(stream(lambda each: net(resized(each[0].flip(each[1]), scale)), passes, lanes))
         self.spent += Spent.until_now() - started
         return outputs
 

@@ -80,6 +80,40 @@ def test_an_error_is_raised_and_nothing_runs_on(two_threads):
     assert len(done) == count
 
 
+def test_a_stream_takes_items_when_a_lane_is_about_to_be_free(two_threads):
+    taken: list[int] = []
+
+    def items():
+        for item in range(20):
+            taken.append(item)
+            yield item
+
+    for done, result in enumerate(lanes.stream(lambda item: item + 1, items(), 2)):
+        assert result == done + 1
+        assert len(taken) <= done + 3
+
+
+def test_a_stream_that_is_given_up_waits_for_what_runs(two_threads):
+    """What its passes read may be closed afterwards."""
+    running, done = threading.Event(), []
+
+    def run(item: int) -> int:
+        if item > 0:
+            running.set()
+            threading.Event().wait(0.2)
+            done.append(item)
+        return item
+
+    results = lanes.stream(run, range(100), 2)
+    assert next(results) == 0
+    assert running.wait(10)
+    results.close()
+    finished = len(done)
+    assert finished >= 1
+    threading.Event().wait(0.3)
+    assert len(done) == finished
+
+
 def test_a_process_that_is_forked_has_lanes_of_its_own():
     code = (
         "import os, torch; from histolumen.lanes import side_by_side; torch.set_num_threads(2)\n"

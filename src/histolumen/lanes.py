@@ -9,7 +9,8 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
@@ -41,13 +42,29 @@ def side_by_side(run: Callable[[Item], Result], items: Sequence[Item], device: t
         items: its inputs, for example the flips of an image.
         device: of the network.
     """
-    lanes = lanes_for(len(items), device)
+    return list(stream(run, items, lanes_for(len(items), device)))
+
+
+def stream(run: Callable[[Item], Result], items: Iterable[Item], lanes: int) -> Generator[Result]:
+    """Yield the results of `run(item)` in the order of the items, which are taken when a lane is about to be free.
+
+    Args:
+        run: as for `side_by_side`.
+        items: its inputs, for example the tiles of a slide.
+        lanes: of `lanes_for`; 1: in the calling thread.
+    """
     if lanes == 1:
-        return [run(item) for item in items]
+        yield from map(run, items)
+        return
     pool, modes = _pool(lanes), _modes()
-    passes = [pool.submit(_with_modes, modes, run, item) for item in items]
+    passes: deque[Future[Result]] = deque()
     try:
-        return [each.result() for each in passes]
+        for item in items:
+            passes.append(pool.submit(_with_modes, modes, run, item))
+            if len(passes) > lanes:
+                yield passes.popleft().result()
+        while passes:
+            yield passes.popleft().result()
     finally:  # after an error or an interruption nothing runs on
         for each in passes:
             each.cancel()

@@ -10,11 +10,13 @@ from torch.nn import functional as F
 from histolumen.encoders.geometry import FLIPS, FeatureGeometry, enlarge
 from histolumen.engine.slides.ahead import prepared_ahead
 from histolumen.engine.slides.maps import Canvas, PassFiles, StoredMaps, clear_glass, mask_of_tile
+from histolumen.lanes import lanes_for, stream
 from histolumen.methods.base import Method
 from histolumen.methods.view import MapNet, Mask, Masking, resized
 from histolumen.slides.store import KeptPixels
 
 _KEPT_BYTES = 2**29  # on disk; 170 tiles of 1024 pixels
+_TILES_AT_ONCE = 2  # on a CPU; each holds its activations in memory
 _POOLED_STRIDE = 8  # pixels between pooled positions; class maps are coarser, and repeated beside finer maps
 
 
@@ -93,10 +95,15 @@ class SlideView:
         def prepare(tile: int) -> tuple[Tensor, Tensor | None]:
             return self._prepare(tile, seen, keep=keep_cells)
 
-        prepared = prepared_ahead(todo, prepare, canvas.readers)
-        for _, (tile, (X, mask)) in zip(tracked, prepared, strict=True):
+        def run(prepared: tuple[int, tuple[Tensor, Tensor | None]]) -> tuple[int, tuple[np.ndarray, np.ndarray]]:
+            tile, (X, mask) = prepared
             masked = X if mask is None else masking(X, _enlarged(mask, canvas.layout.tile))
-            files.write(tile, *_run_tile(canvas, lambda x: net(resized(x, scale)), geometry, cell, tile, masked))
+            return tile, _run_tile(canvas, lambda x: net(resized(x, scale)), geometry, cell, tile, masked)
+
+        lanes = lanes_for(_TILES_AT_ONCE, canvas.device)
+        results = stream(run, prepared_ahead(todo, prepare, canvas.readers), lanes)
+        for _, (tile, records) in zip(tracked, results, strict=True):
+            files.write(tile, *records)
         return files.maps(cell)
 
     @torch.inference_mode()
