@@ -24,7 +24,6 @@ FILE_COPYLEFT = {"MPL-2.0"}
 EXCEPTIONS = {
     "openslide-bin": "LGPL-2.1: shared libraries in a wheel of their own, which the user installs and can replace",
     "openslide-python": "LGPL-2.1: imported unchanged from a wheel of its own, which the user installs and can replace",
-    "pyvips-binary": "LGPL-3.0: shared libraries in a wheel of their own, which the user installs and can replace",
 }
 """Runtime dependencies under other licences, and why they may be used; histolumen does not contain any of them."""
 VENDORED = {"OpenSeadragon": "BSD-3-Clause", "Chart.js": "MIT"}

@@ -33,7 +33,7 @@ def doctor() -> None:
         typer.echo(f"weights          efficientnet_lite{k} {'present' if present else 'absent' + advice}")
     extras = {
         "study": ("matplotlib",),
-        "slides": ("openslide", "pyvips", "shapely"),
+        "slides": ("openslide", "shapely"),
         "cluster": ("distributed",),
         "view": ("fastapi", "uvicorn"),
         "export": ("onnx", "onnxruntime", "openvino", "nncf"),

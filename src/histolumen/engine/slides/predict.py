@@ -136,7 +136,7 @@ def _predict(
             if early is None:
                 heat, background = _heat(canvas, answer.mask, cell), None
             else:
-                heat, background = early.of(canvas, mpp, min_area, answer.mask)
+                heat, background = early.of(canvas, answer.mask)
             probabilities = model.calibrated(dict(zip(model.classes, answer.probs[0].tolist(), strict=True)))
             return SlidePrediction(
                 slide=path,
@@ -188,10 +188,13 @@ class _Early:
             self._files = BackgroundFiles(self._heat, files, self._work)
         return self._heat
 
-    def of(self, canvas: Canvas, mpp: float, min_area: float, mask: Mask) -> tuple[np.ndarray, BackgroundFiles | None]:
-        """Heat map and process of the final mask, started now if it was not that of the last pass."""
+    def of(self, canvas: Canvas, mask: Mask) -> tuple[np.ndarray, BackgroundFiles | None]:
+        """Heat map of the final mask, and the process that makes its files if it was that of the last pass.
+
+        Otherwise nothing is left to do beside such a process, and starting it would take longer.
+        """
         if mask is not self._mask or self._heat is None:
-            return self.start(canvas, mpp, min_area, mask), self._files
+            return _heat(canvas, mask, cell_of_mask(mask)), None
         return self._heat, self._files
 
 
