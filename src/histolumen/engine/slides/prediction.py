@@ -1,5 +1,6 @@
 """The prediction for one slide: class, heat map, regions, and their files."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -155,15 +156,21 @@ class SlidePrediction:
     def save(self, folder: Path | str) -> dict[str, Any]:
         """Write `heatmap.tif`, `regions.geojson`, `overlay.png` and `tissue.png`; return the row of `slides.csv`."""
         folder = Path(folder)
-        self.tissue.save_preview(folder / "tissue.png")
-        count = save_geojson(self.regions, folder / "regions.geojson", self.geojson_style(folder.name))
-        if self._made_in_background is None:
-            self.heat_files.save_pyramid(self.heat, folder / HEATMAP)
-        else:
-            with os_errors_as_disk_error(folder / HEATMAP):
-                self._made_in_background[1].replace(folder / HEATMAP)
-        save_picture(self.overlay(), folder / "overlay.png")
+        made = self._made_in_background
+        with ThreadPoolExecutor(1) as beside:
+            heatmap = beside.submit(self._save_heatmap, folder / HEATMAP, None if made is None else made[1])
+            self.tissue.save_preview(folder / "tissue.png")
+            count = save_geojson(self.regions, folder / "regions.geojson", self.geojson_style(folder.name))
+            save_picture(self.overlay(), folder / "overlay.png")
+            heatmap.result()
         return {**self.record(), "regions": count}
+
+    def _save_heatmap(self, path: Path, made: Path | None) -> None:
+        if made is None:
+            self.heat_files.save_pyramid(self.heat, path)
+        else:
+            with os_errors_as_disk_error(path):
+                made.replace(path)
 
     def geojson_style(self, name: str) -> GeoJsonStyle:
         """Class, colour and units of the regions in GeoJSON; region identifiers are derived from `name`."""
