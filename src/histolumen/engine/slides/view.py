@@ -16,7 +16,8 @@ from histolumen.methods.view import MapNet, Mask, Masking, resized
 from histolumen.slides.store import KeptPixels
 
 _KEPT_BYTES = 2**29  # on disk; 170 tiles of 1024 pixels
-_TILES_AT_ONCE = 2  # on a CPU; each holds its activations in memory
+TILES_AT_ONCE = 2
+"""Tiles that the network sees at the same time on a CPU; each holds its activations in memory."""
 _POOLED_STRIDE = 8  # pixels between pooled positions; class maps are coarser, and repeated beside finer maps
 
 
@@ -100,7 +101,7 @@ class SlideView:
             masked = X if mask is None else masking(X, _enlarged(mask, canvas.layout.tile))
             return tile, _run_tile(canvas, lambda x: net(resized(x, scale)), geometry, cell, tile, masked)
 
-        lanes = lanes_for(_TILES_AT_ONCE, canvas.device)
+        lanes = lanes_for(TILES_AT_ONCE, canvas.device)
         results = stream(run, prepared_ahead(todo, prepare, canvas.readers), lanes)
         for _, (tile, records) in zip(tracked, results, strict=True):
             files.write(tile, *records)
