@@ -5,8 +5,8 @@ process. Result: the ratio of the peaks (goal: at most 1.2).
 Speed: the same tiles through the same networks, once in the full pipeline (tissue, reading, blending, storing, heat
 map, polygons), once from memory without it; alternating, in one process. Result: the median ratio of the two
 throughputs (goal: at least 85 %). The network alone runs two tiles side by side, as the pipeline does; its throughput
-with one tile at a time, divided among all threads, is printed too. Beside it the ratio of the processor times, child processes included: how much work
-the pipeline adds, which depends far less on what else the machine does.
+with one tile at a time, divided among all threads, is printed too. Beside it the ratio of the processor times, child
+processes included: how much work the pipeline adds, which depends far less on what else the machine does.
 
 usage: python benchmarks/slides.py [--sides 10000 40000] [--speed-side 20000] [--rounds 3] [--work DIR] [--run RUN]
 """
