@@ -53,6 +53,20 @@ def test_a_folded_network_has_the_same_features(name, grad):
     assert torch.allclose(found, expected, rtol=1e-4, atol=1e-4 * float(expected.abs().max()))
 
 
+@pytest.mark.parametrize(("channels", "kernel", "groups", "is_packed"), [
+    (256, 3, 1, True),
+    (512, 1, 1, True),
+    (64, 3, 1, False),
+    (512, 3, 512, False),
+])  # fmt: skip
+def test_large_kernels_are_packed(channels, kernel, groups, is_packed):
+    conv = nn.Conv2d(channels, channels, kernel, padding=kernel // 2, groups=groups)
+    fast, images = FoldedConv(conv), torch.randn(1, channels, 5, 6)
+    with torch.inference_mode():
+        assert torch.allclose(fast(images), conv(images), atol=1e-4)
+    assert bool(fast._packed) == is_packed
+
+
 @pytest.mark.parametrize("parts", [(Case.WHOLE,), (Case.FOREGROUND,), (Case.FOREGROUND, Case.BACKGROUND)])
 def test_separate_statistics_stay_separate(parts):
     network = trained("test_resnet", "separate")

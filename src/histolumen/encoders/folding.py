@@ -3,7 +3,7 @@
 With fixed statistics, BatchNorm is a scale and a shift per channel, which the convolution in front of it can apply at
 no cost. Which convolution that is, a run of the network shows: the layer gets the very tensor that the convolution
 returned, unchanged. Weights are stored channels last, the layout in which oneDNN computes fastest; inputs and outputs
-follow them. On a CPU, kernels are packed for oneDNN, and many of 3 x 3 pixels need half of the multiplications.
+follow them. On a CPU, large kernels are packed for oneDNN, and many of 3 x 3 pixels need half of the multiplications.
 """
 
 from collections.abc import Callable, Sequence
@@ -70,7 +70,7 @@ class FoldedConv(nn.Conv2d):
             x, weight, padding = self._padded_as_tensorflow(x, weight, getattr(self, _named(case, "longer")))
         if on_onednn and not isinstance(padding, str):
             sizes = padding, self.stride, self.dilation
-            if self.groups == 1 and not self.pads_same:
+            if self.groups == 1 and not self.pads_same and weight.numel() >= onednn.WORTH_PACKING:
                 if case not in self._packed:
                     self._packed[case] = PackedKernel(weight, *sizes)
                 weight = self._packed[case].fitting(x)

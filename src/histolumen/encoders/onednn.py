@@ -12,6 +12,8 @@ ACTIVATIONS: dict[type[nn.Module], tuple[str, list[float]]] = {
     nn.SiLU: ("swish", []),
 }
 """Activations that oneDNN applies."""
+WORTH_PACKING = 2**18
+"""Number of weights from which on a layer gains by packed ones; smaller ones are copied in no time."""
 _PACKED_SIZES = 2  # sizes of inputs for which the packed weights of a layer are kept; each is a copy of them
 
 
