@@ -243,6 +243,28 @@ def test_finished_tiles_are_not_repeated_after_an_interruption(tmp_path, gland_s
     assert np.array_equal(heat_of(tmp_path / "parts"), heat_of(tmp_path / "whole"))
 
 
+@pytest.mark.parametrize(
+    "method", [{}, {"mask_from": "decoder", "class_from": "image"}], ids=["two passes", "one pass"]
+)
+def test_tiles_side_by_side_give_what_they_do_one_by_one(tmp_path, gland_slide, method):
+    """Several threads share the network, the readers and the comparison with the training images."""
+    config = load_config("demo")
+    torch.manual_seed(0)
+    settings = config.method.model_copy(update=method)
+    model = Model(build_method(settings, build_backbone(config.backbone), 2), ["a", "b"], config)
+    records, before = [], torch.get_num_threads()
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            records.append(save_slide_prediction(model, gland_slide, tmp_path / str(threads), SMALL_TILES))
+    finally:
+        torch.set_num_threads(before)
+    assert records[0]["tiles"] == records[1]["tiles"] > 4
+    assert records[0]["p_a"] == pytest.approx(records[1]["p_a"], abs=1e-4)
+    one_by_one, side_by_side = (heat_of(tmp_path / str(threads)).astype(int) for threads in (1, 2))
+    assert np.abs(one_by_one - side_by_side).max() <= 1
+
+
 @pytest.mark.parametrize("broken", [False, True])
 def test_files_made_in_the_background_are_the_same_byte_for_byte(tmp_path, gland_slide, tiny_run, monkeypatch, broken):
     """A large heat map's outlines and pyramid are made while the second pass runs; if that fails, afterwards."""
