@@ -30,7 +30,8 @@ class Normal:
         values, directions = values[::-1], vectors_of.T[::-1]
         kept = min(_MOST_DIRECTIONS, size, max(count // 2, 1))
         rest = values[kept:].mean() if kept < size else 1.0
-        return cls(mean, std, directions[:kept], np.append(values[:kept], rest).clip(_LEAST_VARIANCE))
+        directions = np.ascontiguousarray(directions[:kept])  # as read from a file: other layouts are rounded otherwise
+        return cls(mean, std, directions, np.append(values[:kept], rest).clip(_LEAST_VARIANCE))
 
     def distance(self, vectors: np.ndarray) -> np.ndarray:
         """Mahalanobis distance of vectors [n, d] per dimension: about 1 for those that were fitted."""
