@@ -71,7 +71,7 @@ def test_the_second_half_does_not_touch_the_statistics_of_the_first():
     layer = layer_of_stride(backbone.trunk, 8)
     early = backbone.up_to(layer, torch.rand(2, 3, 64, 64))
     before = {name: value.clone() for name, value in backbone.named_buffers()}
-    backbone.after(layer, torch.cat([early, early]), Case.FOREGROUND, Case.BACKGROUND)
+    backbone.after(layer, early, Case.FOREGROUND)
     changed = {name for name, value in backbone.named_buffers() if not torch.equal(value, before[name])}
     inside = {name for name, _ in backbone.trunk.get_submodule(layer).named_buffers(prefix=f"trunk.{layer}")}
     later = [name for name in before if name.endswith("running_mean")][-1]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from histolumen.data.transforms import SIZE_MULTIPLE
 from histolumen.encoders import weights
-from histolumen.encoders.batchnorm import Case, CaseBatchNorm, Statistics, cases, split_statistics
+from histolumen.encoders.batchnorm import Case, CaseBatchNorm, Statistics, case_of, split_statistics
 from histolumen.encoders.catalogue import CATALOGUE, Encoder
 from histolumen.encoders.families import Architecture, Cut, family_of
 from histolumen.encoders.geometry import FeatureGeometry, measure_offset
@@ -82,6 +82,12 @@ class Backbone(nn.Module):
         """Where on the image the feature positions are centred."""
         return FeatureGeometry(self.stride, self.offset)
 
+    @property
+    def normalises_batches(self) -> bool:
+        """Whether a training batch is normalised by its own statistics, so that each case needs a pass of its own."""
+        norms = [layer for layer in self.trunk.modules() if isinstance(layer, CaseBatchNorm)]
+        return any(layer.statistics != "frozen" for layer in norms)
+
     def normalise(self, images: Tensor) -> Tensor:
         """Scale images in [0, 1] as the network expects; masked pixels (zero afterwards) have the mean colour."""
         return (images - self.mean) / self.std
@@ -91,9 +97,9 @@ class Backbone(nn.Module):
         mean, std = (tuple(value.flatten().tolist()) for value in (self.mean, self.std))
         return Backbone(NoTrunk(), 1, "shared", mean, std)
 
-    def forward(self, normalised: Tensor, *parts: Case) -> Tensor:
-        """Features [B, channels, h, w] of images scaled by `normalise`; `parts` are the cases in the batch."""
-        with cases(*(parts or (Case.WHOLE,))):
+    def forward(self, normalised: Tensor, case: Case = Case.WHOLE) -> Tensor:
+        """Features [B, channels, h, w] of images scaled by `normalise`."""
+        with case_of(case):
             return self.trunk(normalised)
 
     def with_layers(self, normalised: Tensor, layers: Sequence[str]) -> tuple[Tensor, list[Tensor]]:
@@ -104,14 +110,14 @@ class Backbone(nn.Module):
 
     def up_to(self, layer: str, normalised: Tensor) -> Tensor:
         """Features of whole images at an inner `layer` of the trunk; later layers are not run."""
-        with cases(Case.WHOLE):
+        with case_of(Case.WHOLE):
             return run_up_to(self.trunk, layer, normalised)
 
-    def after(self, layer: str, features: Tensor, *parts: Case) -> Tensor:
-        """Features [B, channels, h, w] from those of an inner `layer`; `parts` are the cases in the batch."""
+    def after(self, layer: str, features: Tensor, case: Case = Case.WHOLE) -> Tensor:
+        """Features [B, channels, h, w] from those of an inner `layer`."""
         with ExitStack() as stack:
-            stack.enter_context(cases())  # BatchNorm passes the placeholder of earlier layers unchanged
-            return run_after(self.trunk, layer, features, lambda: stack.enter_context(cases(*parts)))
+            stack.enter_context(case_of(None))  # BatchNorm passes the placeholder of earlier layers unchanged
+            return run_after(self.trunk, layer, features, lambda: stack.enter_context(case_of(case)))
 
 
 def build_backbone(settings: BackboneSettings, *, load_weights: bool = True) -> Backbone:

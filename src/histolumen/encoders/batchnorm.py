@@ -1,14 +1,14 @@
 """Batch normalisation when whole, foreground and background images share one backbone.
 
-X, X+ and X- have different distributions. `cases(...)` declares which of them a batch consists of, in equal parts. Each
-part is normalised by its own batch statistics, so one batch of X+ and X- is equivalent to two separate passes.
+X, X+ and X- have different distributions. `case_of(...)` declares which of them a pass is over, so that each can have
+running statistics of its own.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -25,19 +25,19 @@ class Case(StrEnum):
     BACKGROUND = "background"
 
 
-_current: ContextVar[tuple[Case, ...]] = ContextVar("cases", default=(Case.WHOLE,))
-_traced: tuple[Case, ...] = (Case.WHOLE,)  # the same for torch.compile, which cannot read context variables
+_current: ContextVar[Case | None] = ContextVar("case", default=Case.WHOLE)
+_traced: Case | None = Case.WHOLE  # the same for torch.compile, which cannot read context variables
 
 
 @contextmanager
-def cases(*parts: Case) -> Iterator[None]:
-    """Within the block, batches consist of `parts`, concatenated in this order and of equal size.
+def case_of(case: Case | None) -> Iterator[None]:
+    """Within the block, batches consist of images of this case.
 
-    Without parts the batch is a placeholder: it is not normalised, and no statistics are updated.
+    None stands for a placeholder: it is not normalised, and no statistics are updated.
     """
     global _traced  # noqa: PLW0603 - read only where a training is compiled
-    token, before = _current.set(parts), _traced
-    _traced = parts
+    token, before = _current.set(case), _traced
+    _traced = case
     try:
         yield
     finally:
@@ -45,57 +45,9 @@ def cases(*parts: Case) -> Iterator[None]:
         _traced = before
 
 
-def current_cases() -> tuple[Case, ...]:
-    """The cases that the current batch consists of."""
+def current_case() -> Case | None:
+    """The case of the current pass."""
     return _current.get()
-
-
-class _PartwiseNorm(torch.autograd.Function):
-    """Training-mode batch normalisation of equal parts of a batch, each by its own statistics.
-
-    The same as `cat([batch_norm(part) for part in chunk(x)])`, but each part is written directly into the output: `cat`
-    would copy all activations once more in the forward and the backward pass.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, momentum: float | None, eps: float, *statistics: Tensor
-    ) -> Tensor:
-        """Normalise; `statistics` are running means and variances, part by part, updated in place."""
-        count = len(statistics) // 2
-        out, saved = torch.empty_like(x), []
-        for k, (part, target) in enumerate(zip(x.chunk(count), out.chunk(count), strict=True)):
-            mean, var = statistics[2 * k : 2 * k + 2]
-            batch = [weight.new_empty(x.shape[1]) for _ in range(2)]  # in single precision, whatever x has
-            torch.ops.aten.native_batch_norm.out(
-                part, weight, bias, mean, var, True, momentum or 0.0, eps,
-                out=target, save_mean=batch[0], save_invstd=batch[1],
-            )  # fmt: skip
-            saved += batch
-        ctx.eps = eps
-        ctx.save_for_backward(x, weight, *saved)
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """Gradients of input, weight and bias."""
-        x, weight, *saved = ctx.saved_tensors
-        count, gradient = len(saved) // 2, gradients[0].contiguous(memory_format=_layout(x))
-        of_input, of_weight, of_bias = torch.empty_like(x), torch.zeros_like(weight), torch.zeros_like(weight)
-        parts = zip(gradient.chunk(count), x.chunk(count), of_input.chunk(count), strict=True)
-        for k, (gradient_part, part, target) in enumerate(parts):
-            own = [torch.empty_like(weight) for _ in range(2)]
-            torch.ops.aten.native_batch_norm_backward.out(
-                gradient_part, part, weight, None, None, *saved[2 * k : 2 * k + 2], True, ctx.eps, [True] * 3,
-                out0=target, out1=own[0], out2=own[1],
-            )  # fmt: skip
-            of_weight += own[0]
-            of_bias += own[1]
-        return of_input, of_weight, of_bias, *[None] * (2 + 2 * count)
-
-
-def _layout(x: Tensor) -> torch.memory_format:
-    return torch.contiguous_format if x.is_contiguous() else torch.channels_last
 
 
 class CaseBatchNorm(nn.Module):
@@ -123,18 +75,8 @@ class CaseBatchNorm(nn.Module):
         self.norm.eval()
 
     def forward(self, x: Tensor) -> Tensor:
-        compiling, norm = torch.compiler.is_compiling(), self.norm
-        parts = _traced if compiling else _current.get()
-        if not parts:
-            return self._activate(x)
-        first = parts[0]
-        if norm.training and len(parts) > 1 and not compiling:
-            statistics = [buffer for case in parts for buffer in self.running(case)]
-            return self._activate(_PartwiseNorm.apply(x, norm.weight, norm.bias, norm.momentum, norm.eps, *statistics))
-        if len(parts) > 1 and (self.statistics == "separate" or norm.training):  # copies that a compiler avoids
-            chunks = zip(x.chunk(len(parts)), parts, strict=True)
-            return self._activate(torch.cat([self._normalise(chunk, case) for chunk, case in chunks]))
-        return self._activate(self._normalise(x, first))
+        case = _traced if torch.compiler.is_compiling() else _current.get()
+        return self._activate(x if case is None else self._normalise(x, case))
 
     def running(self, case: Case) -> tuple[Tensor, Tensor]:
         """Running mean and variance of a case."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from histolumen.encoders import onednn, winograd
-from histolumen.encoders.batchnorm import Case, CaseBatchNorm, current_cases
+from histolumen.encoders.batchnorm import Case, CaseBatchNorm, current_case
 from histolumen.encoders.onednn import PackedKernel
 from histolumen.vision import Conv2dSame, pad_same
 
@@ -52,14 +52,10 @@ class FoldedConv(nn.Conv2d):
                 self.register_parameter(_named(case, "longer"), _with_zeros_in_front(weight))
 
     def forward(self, input: Tensor) -> Tensor:
-        parts = current_cases()
-        if not self.separate or len(parts) <= 1:  # none: a placeholder passes the layers before a mask on features
-            return self._run(input, parts[0] if parts else Case.WHOLE)
-        return torch.cat([self._run(part, case) for part, case in zip(input.chunk(len(parts)), parts, strict=True)])
+        # no case: a placeholder passes the layers before a mask on features
+        return self._run(input, (current_case() if self.separate else None) or Case.WHOLE)
 
     def _run(self, x: Tensor, case: Case) -> Tensor:
-        if not self.separate:
-            case = Case.WHOLE
         weight, bias, padding = getattr(self, _named(case, "weight")), getattr(self, _named(case, "bias")), self.padding
         on_onednn = onednn.can_run(x)
         if on_onednn and self.by_rows and winograd.is_large_enough(x):

@@ -10,6 +10,7 @@ each image (`refine`), mask proposals from tissue clusters (`grouping`), which t
 masking of features instead of the image (`mask_at`).
 """
 
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -117,11 +118,11 @@ class MaxMin(Method):
             terms["size"] = losses.size_barrier(foreground, self.t, s.size_unit, negative)
         if self.classifier is not None:
             # forward X+, X- into C
-            on_plus, on_minus = self._classify_regions(self.classifier, early[0] if early else X, foreground)
-            if on_plus is not None:
+            region_scores = self._classify_regions(self.classifier, early[0] if early else X, foreground)
+            if (on_plus := region_scores.get(Case.FOREGROUND)) is not None:
                 scores = on_plus if self.masks_pixels else scores
                 terms["foreground"] = losses.cross_entropy(on_plus, batch.labels)
-            if on_minus is not None and s.background != "none":
+            if (on_minus := region_scores.get(Case.BACKGROUND)) is not None and s.background != "none":
                 terms["background"] = s.lambda_ * losses.background_uncertainty(on_minus, s.background)
         return Losses(terms, scores)
 
@@ -266,29 +267,30 @@ class MaxMin(Method):
         regions = ((Case.FOREGROUND, self.settings.foreground), (Case.BACKGROUND, self.settings.background != "none"))
         return tuple(case for case, enabled in regions if enabled)
 
-    def _classify_regions(
-        self, classifier: WildcatHead, unmasked: Tensor, foreground: Tensor
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """Scores of C on X+ and X-, which pass through the backbone as one batch; `unmasked` is X or its features."""
+    def _classify_regions(self, classifier: WildcatHead, unmasked: Tensor, foreground: Tensor) -> dict[Case, Tensor]:
+        """Scores of C on X+ and X-; `unmasked` is X or its features."""
+        masked = self._masked(unmasked, foreground)
+        backbone = self.backbone
+        run = backbone if self.masked_layer is None else partial(backbone.after, self.masked_layer)
+        if backbone.normalises_batches:
+            scores = [classifier(run(images, case)) for case, images in masked.items()]
+        else:  # one batch is a little faster
+            scores = classifier(run(torch.cat(list(masked.values())))).chunk(len(masked))
+        return dict(zip(masked, scores, strict=True))
+
+    def _masked(self, unmasked: Tensor, foreground: Tensor) -> dict[Case, Tensor]:
+        """X+ and X-, as far as they are trained on."""
         regions = self._regions()
         if self.masked_layer is None:
             scale = self.settings.classifier_scale
             on_foreground = on_background = resized(unmasked * foreground, scale)
-            if (
-                Case.BACKGROUND in regions
-            ):  # resizing is linear: X- is what X+ leaves of X, without a resizing of its own
+            if Case.BACKGROUND in regions:  # resizing is linear: X- is what X+ leaves of X, without its own resizing
                 on_background = resized(unmasked, scale) - on_foreground
         else:
             foreground = mask_at(foreground, unmasked, self.settings.mask_stride)
             on_foreground, on_background = unmasked * foreground, unmasked * (1 - foreground)
         masked = {Case.FOREGROUND: on_foreground, Case.BACKGROUND: on_background}
-        stacked = torch.cat([masked[case] for case in regions])
-        if self.masked_layer is None:
-            features = self.backbone(stacked, *regions)
-        else:
-            features = self.backbone.after(self.masked_layer, stacked, *regions)
-        by_region = dict(zip(regions, classifier(features).chunk(len(regions)), strict=True))
-        return by_region.get(Case.FOREGROUND), by_region.get(Case.BACKGROUND)
+        return {case: masked[case] for case in regions}
 
 
 def _drop_former_buffer(method: MaxMin, state: dict[str, Any], prefix: str, *_: Any) -> None:  # noqa: ARG001 - torch's signature
