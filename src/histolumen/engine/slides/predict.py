@@ -17,7 +17,7 @@ from pydantic import Field
 from histolumen.atomic import new_file
 from histolumen.engine.memory import return_freed_memory
 from histolumen.engine.model import Model
-from histolumen.engine.slides.judging import judge_slide
+from histolumen.engine.slides.judging import JudgedFields, judge_slide
 from histolumen.engine.slides.maps import Canvas, cell_of_mask, soft_window
 from histolumen.engine.slides.prediction import SlidePrediction, heat_files
 from histolumen.engine.slides.view import SlideView
@@ -126,9 +126,9 @@ def _predict(
         if early is not None:
             on_mask = partial(early.start, canvas, mpp, min_area)
         predictor = model.predictor
-        judge = partial(judge_slide, model.reference, predictor.backbone, canvas)
         remove_glass = model.config.images.glass == "remove"
-        with meanwhile(judge) as fields, SlideView(canvas, model.method, remove_glass, on_mask) as view:
+        look = partial(_looked_at, model, canvas)
+        with meanwhile(look) as look_at_slide, SlideView(canvas, model.method, remove_glass, on_mask) as view:
             answer = predictor.predict(view)
             if not answer.probs.isfinite().all():
                 raise SlideError(f"{path}: the predicted probabilities are not finite; check the training of the model")
@@ -138,6 +138,7 @@ def _predict(
             else:
                 heat, background = early.of(canvas, answer.mask)
             probabilities = model.calibrated(dict(zip(model.classes, answer.probs[0].tolist(), strict=True)))
+            fields, picture = look_at_slide.result()
             return SlidePrediction(
                 slide=path,
                 probabilities=probabilities,
@@ -147,14 +148,21 @@ def _predict(
                 mpp=mpp,
                 origin=slide.bounds,
                 tissue=tissue,
-                picture=slide.reduced(max(1.0, max(slide.width, slide.height) / _OVERVIEW_SIDE)),
+                picture=picture,
                 region_class=_region_class(model, answer),
                 classifies=model.classifies,
                 tiles=len(canvas.tiles),
                 min_area=min_area,
                 background=background,
-                fields=fields.result(),
+                fields=fields,
             )
+
+
+def _looked_at(model: Model, canvas: Canvas) -> tuple[JudgedFields | None, np.ndarray]:
+    """What does not depend on the answer: how unlike the training images the slide is, and its picture."""
+    slide = canvas.slide
+    picture = slide.reduced(max(1.0, max(slide.width, slide.height) / _OVERVIEW_SIDE))
+    return judge_slide(model.reference, model.predictor.backbone, canvas), picture
 
 
 class _Early:
