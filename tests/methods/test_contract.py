@@ -21,6 +21,7 @@ FORMS = {
         {"background": "eem", "foreground": False},
         {"background": "none"},
         {"mask_from": "decoder", "grouping": 1, "edges": 1},
+        {"grouping": 1},
         {"mask_from": "decoder", "refine": True},
         {"refine": True},
         {"mask_from": "decoder", "class_from": "image"},

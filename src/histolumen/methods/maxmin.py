@@ -108,8 +108,8 @@ class MaxMin(Method):
         else:
             logits = self.decoder(features, inner)
             foreground = self.decoder.mask(logits, *X.shape[2:])
-            if s.grouping:
-                terms["grouping"] = s.grouping * proposal_loss(logits, batch.proposals, negative)
+        if s.grouping:
+            terms["grouping"] = s.grouping * proposal_loss(logits, batch.proposals, negative)
         if negative is not None:
             terms["negative_evidence"] = s.negative_evidence * losses.negative_evidence(logits, negative)
         if s.edges:

@@ -59,7 +59,7 @@ class MaxMinSettings(PoolingSettings):
     and 8 (with a `decoder`: those up to stride 8 that it adds to the backbone's last ones; for vision transformers,
     the colours of the image). Slides and images that are predicted in windows are not refined."""
     grouping: float = Field(default=0.0, ge=0)
-    """`decoder`: weight of the loss on mask proposals, which are tissue clusters of the backbone's features computed
+    """Weight of the loss between M+ and mask proposals, which are tissue clusters of the backbone's features computed
     before training; the labels decide which cluster is the foreground. 0: no proposals."""
     grouping_backbone: str | None = None
     """`grouping`: name of another backbone, whose published features are clustered at stride 16; null: the network's
@@ -76,8 +76,6 @@ class MaxMinSettings(PoolingSettings):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "MaxMinSettings":
-        if self.grouping and self.mask_from != "decoder":
-            raise ValueError("grouping trains a decoder: set method.mask_from=decoder as well")
         if self.grouping_backbone is not None and not self.grouping:
             raise ValueError("grouping_backbone is that of the proposals of grouping: set method.grouping as well")
         if self.class_from == "image" and self.mask_from == "decoder" and max(self.kmax, self.kmin) >= 1:
