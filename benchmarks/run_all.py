@@ -1,6 +1,7 @@
-"""Run all benchmarks and print their rows as one table; with --write, replace the table in docs/performance.md.
+"""Run all benchmarks; with --write, put the rows of each into its own table in docs/performance.md.
 
-A benchmark is a script that prints rows with `timing.row` and has `--quick`. To add one, add a line to `BENCHMARKS`.
+A benchmark is a script that prints rows with `timing.row` and has `--quick`. To add one, add a line to `BENCHMARKS`
+and, where its table belongs on the page, `<!-- NAME.py -->` and `<!-- end -->`.
 
 usage: python benchmarks/run_all.py [--quick] [--only NAME ...] [--write]
 """
@@ -17,10 +18,14 @@ BENCHMARKS = [
     "neighbour.py",
     "folder.py",
     "sizes.py",
+    "training_step.py",
+    "processes.py",
+    "export_speed.py",
+    "slides.py",
 ]
 _HERE = Path(__file__).parent
 _PAGE = _HERE.parent / "docs" / "performance.md"
-_START, _END = "<!-- written by benchmarks/run_all.py -->", "<!-- end -->"
+_END = "<!-- end -->"
 
 
 def rows_of(script: str, *, quick: bool) -> list[str]:
@@ -32,24 +37,39 @@ def rows_of(script: str, *, quick: bool) -> list[str]:
     return [line for line in lines if line.startswith("| ")]
 
 
+def machine() -> str:
+    """What was measured on, in one line: processor, cores, and how busy they were."""
+    import torch  # noqa: PLC0415 - after the runs
+
+    from histolumen.cores import busy_cores, read_cores  # noqa: PLC0415
+
+    busy, vectors = busy_cores() or 0.0, torch.backends.cpu.get_cpu_capability()
+    cores = read_cores().threads
+    return f"{platform.machine()} with {vectors}, {cores} cores; mean load of the last minute {busy:.1f}."
+
+
+def write(script: str, table: str, page: Path = _PAGE) -> None:
+    """Replace the table of one benchmark."""
+    start = f"<!-- {script} -->"
+    before, found, rest = page.read_text(encoding="utf-8").partition(start)
+    _, closed, after = rest.partition(_END)
+    if not found or not closed:
+        raise SystemExit(f"{page}: no place for the table of {script}: write {start} and {_END} where it belongs")
+    page.write_text(f"{before}{start}\n{table}\n{_END}{after}", encoding="utf-8")
+
+
 def main() -> None:
     """Run and collect."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="smaller and fewer: shows that everything runs")
     parser.add_argument("--only", nargs="+", default=BENCHMARKS, choices=BENCHMARKS)
-    parser.add_argument("--write", action="store_true", help=f"replace the table in {_PAGE.name}")
+    parser.add_argument("--write", action="store_true", help=f"replace the tables in {_PAGE.name}")
     options = parser.parse_args()
-    rows = [line for script in options.only for line in rows_of(script, quick=options.quick)]
-    from histolumen.cores import busy_cores, read_cores  # noqa: PLC0415 - after the runs
-
-    busy = busy_cores() or 0.0
-    note = f"{platform.machine()}, {read_cores().threads} cores; mean load of the last minute {busy:.1f}."
-    table = "\n".join([note, "", "| measured | value | goal |", "|---|---|---|", *rows])
-    print(table)
-    if options.write:
-        before, _, rest = _PAGE.read_text(encoding="utf-8").partition(_START)
-        _, _, after = rest.partition(_END)
-        _PAGE.write_text(f"{before}{_START}\n{table}\n{_END}{after}", encoding="utf-8")
+    for script in options.only:
+        rows = rows_of(script, quick=options.quick)
+        table = "\n".join([machine(), "", "| measured | value | goal |", "|---|---|---|", *rows])
+        if options.write:
+            write(script, table)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,15 @@ throughputs (goal: at least 85 %). The network alone runs two tiles side by side
 with one tile at a time, divided among all threads, is printed too. Beside it the ratio of the processor times, child
 processes included: how much work the pipeline adds, which depends far less on what else the machine does.
 
+The models are `folder-best` with each backbone, trained for a few epochs on synthetic images, so that the
+regions on the slide are glands; those of an untrained network would be thousands of specks.
+
 usage: python benchmarks/slides.py [--sides 10000 40000] [--speed-side 20000] [--rounds 3] [--work DIR] [--run RUN]
+           [--backbones efficientnet_lite0 ...] [--quick]
 """
 
 import argparse
+import math
 import os
 import statistics
 import subprocess
@@ -26,39 +31,47 @@ import pyvips
 import torch
 from torch import Tensor
 
-from histolumen.config import load_config
 from histolumen.data.sources.synthetic_image import make_sample
-from histolumen.encoders.backbone import build_backbone
 from histolumen.encoders.geometry import FLIPS, FeatureGeometry
-from histolumen.engine.checkpoint import ModelCard, save_model
 from histolumen.engine.memory import keep_memory_flat
 from histolumen.engine.model import Model, load
 from histolumen.engine.slides.predict import SlideSettings, save_slide_prediction
 from histolumen.engine.slides.view import TILES_AT_ONCE
 from histolumen.lanes import lanes_for, stream
-from histolumen.methods.base import build_method
 from histolumen.methods.view import MapNet, Mask, Masking, resized
 from histolumen.slides.reader import open_slide
 from histolumen.slides.tiles import TileLayout
 from histolumen.tissue.mask import find_tissue
+from timing import row
 
 SLIDE_MPP, MODEL_MPP = 0.25, 1.0
 
 
-def make_model(folder: Path) -> Path:
-    """The network of `glas-best`, untrained: its predictions do not matter here."""
-    config = load_config("glas-best")
-    torch.manual_seed(0)
-    method = build_method(config.method, build_backbone(config.backbone), 2)
-    save_model(folder, method, ModelCard(config, ["benign", "malignant"], 0, {}))
-    return folder
+def make_run(folder: Path, backbone: str) -> Path:
+    """Train a model for slides, if there is none in the folder yet."""
+    run = folder / f"run-{backbone}"
+    if not (run / "best").exists():
+        images = folder / "images"
+        weights = "auto" if backbone == "efficientnet_lite0" else "none"
+        changes = [
+            f"backbone.name={backbone}", f"backbone.weights={weights}",
+            "images.short_side=256", "images.crop=224", "train.epochs=5",
+        ]  # fmt: skip
+        for arguments in (
+            ["data", "synthetic", str(images), "--images", "48", "--size", "256"],
+            ["train", "folder-best", "--data", str(images / "manifest.csv"), "--out", str(run), "--no-report"]
+            + [part for change in changes for part in ("--set", change)],
+        ):
+            subprocess.run([sys.executable, "-m", "histolumen", *arguments], check=True, capture_output=True)
+    return run
 
 
 def make_slide(path: Path, side: int) -> Path:
-    """Write a slide of repeated synthetic tissue."""
+    """Write a slide of repeated synthetic tissue; at MODEL_MPP its glands are as large as in training images."""
     if not path.exists():
-        times = -(-side // 1024)
-        sample = pyvips.Image.new_from_array(make_sample("malignant", 1024, 0).image)
+        enlargement = MODEL_MPP / SLIDE_MPP
+        times = math.ceil(side / (1024 * enlargement))
+        sample = pyvips.Image.new_from_array(make_sample("malignant", 1024, 0).image).resize(enlargement)
         picture = sample.replicate(times, times).crop(0, 0, side, side).copy(interpretation="srgb")
         resolution = 1000 / SLIDE_MPP
         picture.tiffsave(
@@ -178,7 +191,7 @@ def speeds(model: Model, path: Path, work: Path, settings: SlideSettings) -> tup
 
 
 def main() -> None:
-    """Print memory by size, then speeds by round."""
+    """Print memory by size, then speeds by round and backbone."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sides", type=int, nargs=2, default=[10_000, 40_000])
     parser.add_argument("--speed-side", type=int, default=20_000)
@@ -190,42 +203,57 @@ def main() -> None:
         "--run",
         type=Path,
         default=None,
-        help="a trained model; default: an untrained one, whose masks have many small regions",
+        help="a trained model instead of those with --backbones",
     )
+    parser.add_argument("--backbones", nargs="+", default=["efficientnet_lite0", "resnet18_deep"])
     parser.add_argument("--flips", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="one round with small slides")
     options = parser.parse_args()
+    if options.quick:
+        options.sides, options.speed_side, options.rounds = [1500, 4000], 6000, 1
     keep_memory_flat()  # as the command does
     with tempfile.TemporaryDirectory() as temporary:
         work = options.work or Path(temporary)
         work.mkdir(parents=True, exist_ok=True)
-        run = options.run or make_model(work / "model")
-        paths = [make_slide(work / f"slide-{side}.tif", side) for side in options.sides]
-        flips = "--flips" if options.flips else "--no-flips"
-        peaks = []
-        for side, path in zip(options.sides, paths, strict=True):
-            out = work / f"memory-{time.monotonic_ns()}"
-            peak, seconds = peak_memory(run, path, out, ["--model-mpp", str(MODEL_MPP), flips])
-            peaks.append(peak)
-            print(f"{side:6} x {side}: peak {peak:6.0f} MB, {seconds:5.0f} s", flush=True)
-        print(f"memory ratio {peaks[1] / peaks[0]:.2f}", flush=True)
-        model, settings = load(run, "cpu"), SlideSettings(model_mpp=MODEL_MPP, flips=options.flips)
-        path = make_slide(work / f"slide-{options.speed_side}.tif", options.speed_side)
-        shares, work_shares = [], []
-        for _ in range(options.rounds):
-            tiles, alone, one_by_one, whole = speeds(model, path, work, settings)
-            shares.append(alone.seconds / whole.seconds)
-            work_shares.append(alone.processor / whole.processor)
-            print(
-                f"{tiles} tiles: network alone {tiles / alone.seconds:.2f} tiles/s "
-                f"({tiles / one_by_one.seconds:.2f} one by one), from the slide "
-                f"{tiles / whole.seconds:.2f} tiles/s ({100 * shares[-1]:.0f} %); processor time "
-                f"{alone.processor:.1f} and {whole.processor:.1f} s ({100 * work_shares[-1]:.0f} %)",
-                flush=True,
-            )
-        if not shares:  # --rounds 0: memory alone
-            return
-        print(f"median throughput relative to the network alone: {100 * statistics.median(shares):.0f} %")
-        print(f"median processor time, network alone relative to all: {100 * statistics.median(work_shares):.0f} %")
+        runs = {name: make_run(work, name) for name in options.backbones} if options.run is None else {"": options.run}
+        report_memory(next(iter(runs.values())), work, options.sides, flips=options.flips)
+        for name, run in runs.items():
+            report_speed(name, run, work, options)
+
+
+def report_memory(run: Path, work: Path, sides: list[int], *, flips: bool) -> None:
+    """Print the peaks of the command, and their ratio."""
+    peaks = []
+    for side in sides:
+        out = work / f"memory-{time.monotonic_ns()}"
+        arguments = ["--model-mpp", str(MODEL_MPP), "--flips" if flips else "--no-flips"]
+        peak, seconds = peak_memory(run, make_slide(work / f"slide-{side}.tif", side), out, arguments)
+        peaks.append(peak)
+        print(f"{side:6} x {side}: peak {peak:6.0f} MB, {seconds:5.0f} s", flush=True)
+    what = f"`histolumen slide`, peak memory of {sides[1]:,} x {sides[1]:,} relative to {sides[0]:,} x {sides[0]:,}"
+    row(what, f"{peaks[1] / peaks[0]:.2f} ({peaks[1]:.0f} and {peaks[0]:.0f} MB)", "1.2")
+
+
+def report_speed(name: str, run: Path, work: Path, options: argparse.Namespace) -> None:
+    """Print throughputs by round, and the medians of their ratios."""
+    model, settings = load(run, "cpu"), SlideSettings(model_mpp=MODEL_MPP, flips=options.flips)
+    path = make_slide(work / f"slide-{options.speed_side}.tif", options.speed_side)
+    shares, work_shares, tiles = [], [], 0
+    for _ in range(options.rounds):
+        tiles, alone, one_by_one, whole = speeds(model, path, work, settings)
+        shares.append(alone.seconds / whole.seconds)
+        work_shares.append(alone.processor / whole.processor)
+        print(
+            f"{tiles} tiles: network alone {tiles / alone.seconds:.2f} tiles/s "
+            f"({tiles / one_by_one.seconds:.2f} one by one), from the slide "
+            f"{tiles / whole.seconds:.2f} tiles/s ({100 * shares[-1]:.0f} %); processor time "
+            f"{alone.processor:.1f} and {whole.processor:.1f} s ({100 * work_shares[-1]:.0f} %)",
+            flush=True,
+        )
+    if shares:  # --rounds 0: memory alone
+        value = f"{statistics.median(shares):.0%} (processor time {statistics.median(work_shares):.0%})"
+        network = f", {name}" if name else ""
+        row(f"tiles per second from a slide of {tiles} tiles, relative to the network alone{network}", value, "85 %")
 
 
 if __name__ == "__main__":

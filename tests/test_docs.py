@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -53,6 +54,14 @@ def shortened(command: str) -> str:
     if " train " in command or " study " in command or " --folds " in command:
         return f"{command} {sets(TINY)}"
     return f"{command} --images 12 {sets(TINY)}" if " demo" in command else command
+
+
+def test_every_benchmark_has_its_table_on_the_page():
+    page = (ROOT / "docs" / "performance.md").read_text()
+    for script in runpy.run_path(str(ROOT / "benchmarks" / "run_all.py"))["BENCHMARKS"]:
+        table = re.search(rf"<!-- {script} -->\n(.*?)<!-- end -->", page, flags=re.DOTALL)
+        assert table is not None, script
+        assert "| measured | value | goal |" in table[1], script
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=lambda page: page.name)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from histolumen.atomic import new_file
 from histolumen.export.regions import FoundRegion
 
@@ -60,16 +62,26 @@ def features(regions: Iterable[FoundRegion], style: GeoJsonStyle) -> Iterator[di
     """Each region as a GeoJSON feature."""
     import shapely  # noqa: PLC0415 - an extra; there are no regions without it
 
+    regions = list(regions)
     colour = _COLOURS[list(style.classes).index(style.label) % len(_COLOURS)]
     classification = {"name": style.label, "color": list(colour)}
     count = 0
-    for region in regions:
-        scaled = shapely.transform(region.outline, lambda points: points * style.scale - style.origin)
-        # plain rounding could make an outline cross itself
-        for part in shapely.get_parts(shapely.set_precision(scaled, 10.0**-_DIGITS)):
+    for region, outline in zip(regions, _in_image_pixels([region.outline for region in regions], style), strict=True):
+        for part in shapely.get_parts(outline):
             if part.area > 0:
                 yield _feature(part, region, classification, style.mpp, f"{style.name}/{count}")
                 count += 1
+
+
+def _in_image_pixels(outlines: Sequence["Polygon"], style: GeoJsonStyle) -> Any:
+    """Outlines in pixels of the image, with few decimals; all at once, since a slide may have thousands."""
+    import shapely  # noqa: PLC0415
+
+    exact: Any = shapely.transform(np.array(outlines, dtype=object), lambda points: points * style.scale - style.origin)
+    rounded: Any = shapely.transform(exact, lambda points: points.round(_DIGITS))
+    crossing = ~shapely.is_valid(rounded)  # plain rounding can make an outline cross itself
+    rounded[crossing] = shapely.set_precision(exact[crossing], 10.0**-_DIGITS)
+    return shapely.remove_repeated_points(rounded)
 
 
 def _feature(

@@ -70,12 +70,7 @@ def find_regions(raster: Raster, min_area: float = 0.0) -> list[FoundRegion]:
             complete.append(polygon)
     joined = [*complete, *_joined(cut)]
     del complete, cut
-    regions = [
-        _without_small_holes(part, min_area)
-        for polygon in joined
-        for part in _polygons(_simplified(_without_small_holes(polygon, min_area)))
-        if part.area > min_area
-    ]
+    regions = _tidied(joined, min_area)
     del joined
     regions.sort(key=lambda polygon: (-polygon.area, polygon.bounds))
     return [FoundRegion(polygon, _mean_inside(raster, polygon)) for polygon in regions]
@@ -89,6 +84,24 @@ def draw_polygon(polygon: "Polygon", left: int, top: int, width: int, height: in
         points = np.asarray(ring.coords) - (left + 0.5, top + 0.5)
         pen.polygon([tuple(point) for point in points.tolist()], fill=value)
     return np.asarray(canvas)
+
+
+def _tidied(polygons: list["Polygon"], min_area: float) -> list["Polygon"]:
+    """Regions with fewer points, without small holes. Most regions have no holes, and are simplified all at once."""
+    import shapely  # noqa: PLC0415
+
+    every: Any = np.array(polygons, dtype=object)
+    quick = shapely.get_num_interior_rings(every) == 0
+    outlines: Any = shapely.simplify(shapely.get_exterior_ring(every[quick]), _TOLERANCE)
+    simple = _filled(outlines)
+    fits = shapely.is_valid(simple)
+    quick[quick] = fits
+    one_by_one = (
+        _without_small_holes(part, min_area)
+        for polygon in every[~quick]
+        for part in _polygons(_simplified(_without_small_holes(polygon, min_area)))
+    )
+    return [region for region in (*simple[fits], *one_by_one) if region.area > min_area]
 
 
 def _joined(cut: list[tuple["Polygon", "Geometry"]]) -> list["Polygon"]:
@@ -221,12 +234,18 @@ def _mean_inside(raster: Raster, polygon: "Polygon") -> float:
 
     x0, y0, x1, y1 = polygon.bounds
     right, bottom = min(int(np.ceil(x1)), raster.width), min(int(np.ceil(y1)), raster.height)
+
+    def parts_in(left: int, top: int, width: int, height: int) -> list["Polygon"]:
+        if right - int(x0) <= _BLOCK and bottom - int(y0) <= _BLOCK:  # all of it
+            return [polygon]
+        return _polygons(shapely.clip_by_rect(polygon, left, top, left + width, top + height))
+
     total = count = 0.0
     for top in range(int(y0), bottom, _BLOCK):
         for left in range(int(x0), right, _BLOCK):
             width, height = min(_BLOCK, right - left), min(_BLOCK, bottom - top)
             inside = np.zeros((height, width), bool)
-            for part in _polygons(shapely.clip_by_rect(polygon, left, top, left + width, top + height)):
+            for part in parts_in(left, top, width, height):
                 inside |= draw_polygon(part, left, top, width, height)
             total += float(raster.read(left, top, width, height)[inside].sum(dtype=np.float64))
             count += int(inside.sum())
