@@ -38,24 +38,24 @@ def rows_of(script: str, *, quick: bool) -> list[str]:
 
 
 def machine() -> str:
-    """What was measured on, in one line: processor, cores, and how busy they were."""
-    import torch  # noqa: PLC0415 - after the runs
+    """What is measured on, in one line: processor, cores, and how busy they are."""
+    import torch  # noqa: PLC0415 - not needed for --help
 
     from histolumen.cores import busy_cores, read_cores  # noqa: PLC0415
 
     busy, vectors = busy_cores() or 0.0, torch.backends.cpu.get_cpu_capability()
     cores = read_cores().threads
-    return f"{platform.machine()} with {vectors}, {cores} cores; mean load of the last minute {busy:.1f}."
+    return f"{platform.machine()} with {vectors}, {cores} cores; mean load of the minute before {busy:.1f}."
 
 
-def write(script: str, table: str, page: Path = _PAGE) -> None:
+def write(script: str, table: str) -> None:
     """Replace the table of one benchmark."""
     start = f"<!-- {script} -->"
-    before, found, rest = page.read_text(encoding="utf-8").partition(start)
-    _, closed, after = rest.partition(_END)
-    if not found or not closed:
-        raise SystemExit(f"{page}: no place for the table of {script}: write {start} and {_END} where it belongs")
-    page.write_text(f"{before}{start}\n{table}\n{_END}{after}", encoding="utf-8")
+    before, found, rest = _PAGE.read_text(encoding="utf-8").partition(start)
+    replaced, closed, after = rest.partition(_END)
+    if not found or not closed or "<!--" in replaced:
+        raise SystemExit(f"{_PAGE}: no place for the table of {script}: write {start} and {_END} where it belongs")
+    _PAGE.write_text(f"{before}{start}\n{table}\n{_END}{after}", encoding="utf-8")
 
 
 def main() -> None:
@@ -66,8 +66,9 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help=f"replace the tables in {_PAGE.name}")
     options = parser.parse_args()
     for script in options.only:
+        measured_on = machine()
         rows = rows_of(script, quick=options.quick)
-        table = "\n".join([machine(), "", "| measured | value | goal |", "|---|---|---|", *rows])
+        table = "\n".join([measured_on, "", "| measured | value | goal |", "|---|---|---|", *rows])
         if options.write:
             write(script, table)
 

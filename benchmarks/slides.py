@@ -62,7 +62,7 @@ def make_run(folder: Path, backbone: str) -> Path:
             ["train", "folder-best", "--data", str(images / "manifest.csv"), "--out", str(run), "--no-report"]
             + [part for change in changes for part in ("--set", change)],
         ):
-            subprocess.run([sys.executable, "-m", "histolumen", *arguments], check=True, capture_output=True)
+            subprocess.run([sys.executable, "-m", "histolumen", *arguments], check=True, stdout=subprocess.DEVNULL)
     return run
 
 

@@ -31,7 +31,9 @@ def tissue() -> Batch:
     return Batch(images.clamp(0, 1), torch.tensor([0, 0, 1, 1]))
 
 
-@pytest.mark.parametrize("options", [{}, {"mask_from": "decoder", "grouping": 1}], ids=["cam", "decoder"])
+@pytest.mark.parametrize(
+    "options", [{}, {"grouping": 1}, {"mask_from": "decoder", "grouping": 1}], ids=["cam", "grouped", "decoder"]
+)
 class TestContract(MethodContract):
     @pytest.fixture
     def make(self, options):
@@ -100,8 +102,9 @@ def test_weights_of_earlier_versions_with_the_index_of_the_negative_class_load()
         assert torch.equal(loaded.eval()(images).soft_mask, saved(images).soft_mask)
 
 
-def test_proposals_of_normal_images_are_ignored():
-    method = make(negative_evidence=1, mask_from="decoder", grouping=1)
+@pytest.mark.parametrize("mask_from", ["cam", "decoder"])
+def test_proposals_of_normal_images_are_ignored(mask_from):
+    method = make(negative_evidence=1, mask_from=mask_from, grouping=1)
     plain = tissue()
     full, empty = (
         Batch(plain.images[2:], plain.labels[2:], proposals=torch.full((2, 1, 64, 64), side)) for side in (1.0, 0.0)

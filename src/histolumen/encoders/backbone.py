@@ -83,10 +83,9 @@ class Backbone(nn.Module):
         return FeatureGeometry(self.stride, self.offset)
 
     @property
-    def normalises_batches(self) -> bool:
-        """Whether a training batch is normalised by its own statistics, so that each case needs a pass of its own."""
-        norms = [layer for layer in self.trunk.modules() if isinstance(layer, CaseBatchNorm)]
-        return any(layer.statistics != "frozen" for layer in norms)
+    def tells_cases_apart(self) -> bool:
+        """Whether X, X+ and X- need passes of their own in training: some layer has statistics of the batch or case."""
+        return any(layer.tells_cases_apart for layer in self.trunk.modules() if isinstance(layer, CaseBatchNorm))
 
     def normalise(self, images: Tensor) -> Tensor:
         """Scale images in [0, 1] as the network expects; masked pixels (zero afterwards) have the mean colour."""

@@ -69,6 +69,11 @@ class CaseBatchNorm(nn.Module):
             self.norm.eval()
         return self
 
+    @property
+    def tells_cases_apart(self) -> bool:
+        """Whether images of another case in the same batch would change the result in training."""
+        return not self._kept or self.statistics == "separate"
+
     def keep_statistics(self) -> None:
         """Never update the running statistics, and normalise by them in training too."""
         self._kept = True

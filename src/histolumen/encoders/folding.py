@@ -52,8 +52,8 @@ class FoldedConv(nn.Conv2d):
                 self.register_parameter(_named(case, "longer"), _with_zeros_in_front(weight))
 
     def forward(self, input: Tensor) -> Tensor:
-        # no case: a placeholder passes the layers before a mask on features
-        return self._run(input, (current_case() if self.separate else None) or Case.WHOLE)
+        case = current_case() if self.separate else Case.WHOLE
+        return self._run(input, case or Case.WHOLE)  # none: a placeholder passes the layers before a mask on features
 
     def _run(self, x: Tensor, case: Case) -> Tensor:
         weight, bias, padding = getattr(self, _named(case, "weight")), getattr(self, _named(case, "bias")), self.padding

@@ -91,17 +91,14 @@ def _tidied(polygons: list["Polygon"], min_area: float) -> list["Polygon"]:
     import shapely  # noqa: PLC0415
 
     every: Any = np.array(polygons, dtype=object)
-    quick = shapely.get_num_interior_rings(every) == 0
-    outlines: Any = shapely.simplify(shapely.get_exterior_ring(every[quick]), _TOLERANCE)
-    simple = _filled(outlines)
-    fits = shapely.is_valid(simple)
-    quick[quick] = fits
+    solid = shapely.get_num_interior_rings(every) == 0
+    outlines: Any = shapely.simplify(shapely.get_exterior_ring(every[solid]), _TOLERANCE)
     one_by_one = (
         _without_small_holes(part, min_area)
-        for polygon in every[~quick]
+        for polygon in every[~solid]
         for part in _polygons(_simplified(_without_small_holes(polygon, min_area)))
     )
-    return [region for region in (*simple[fits], *one_by_one) if region.area > min_area]
+    return [region for region in (*_filled(outlines), *one_by_one) if region.area > min_area]
 
 
 def _joined(cut: list[tuple["Polygon", "Geometry"]]) -> list["Polygon"]:
@@ -230,23 +227,24 @@ def _filled(rings: Sequence[Any] | np.ndarray) -> Any:
 
 def _mean_inside(raster: Raster, polygon: "Polygon") -> float:
     """Mean of the soft mask over the pixels of a polygon, in [0, 1]."""
-    import shapely  # noqa: PLC0415
 
     x0, y0, x1, y1 = polygon.bounds
     right, bottom = min(int(np.ceil(x1)), raster.width), min(int(np.ceil(y1)), raster.height)
-
-    def parts_in(left: int, top: int, width: int, height: int) -> list["Polygon"]:
-        if right - int(x0) <= _BLOCK and bottom - int(y0) <= _BLOCK:  # all of it
-            return [polygon]
-        return _polygons(shapely.clip_by_rect(polygon, left, top, left + width, top + height))
-
+    fits = right - int(x0) <= _BLOCK and bottom - int(y0) <= _BLOCK
     total = count = 0.0
     for top in range(int(y0), bottom, _BLOCK):
         for left in range(int(x0), right, _BLOCK):
             width, height = min(_BLOCK, right - left), min(_BLOCK, bottom - top)
             inside = np.zeros((height, width), bool)
-            for part in parts_in(left, top, width, height):
+            parts = [polygon] if fits else _clipped(polygon, left, top, width, height)
+            for part in parts:
                 inside |= draw_polygon(part, left, top, width, height)
             total += float(raster.read(left, top, width, height)[inside].sum(dtype=np.float64))
             count += int(inside.sum())
     return total / count / raster.top if count else raster.level / raster.top
+
+
+def _clipped(polygon: "Polygon", left: int, top: int, width: int, height: int) -> list["Polygon"]:
+    import shapely  # noqa: PLC0415
+
+    return _polygons(shapely.clip_by_rect(polygon, left, top, left + width, top + height))

@@ -272,7 +272,7 @@ class MaxMin(Method):
         masked = self._masked(unmasked, foreground)
         backbone = self.backbone
         run = backbone if self.masked_layer is None else partial(backbone.after, self.masked_layer)
-        if backbone.normalises_batches:
+        if backbone.tells_cases_apart:
             scores = [classifier(run(images, case)) for case, images in masked.items()]
         else:  # one batch is a little faster
             scores = classifier(run(torch.cat(list(masked.values())))).chunk(len(masked))

@@ -1,4 +1,4 @@
-"""Proposed masks in training: the loss of a decoder that imitates them, and their update by the current masks."""
+"""Proposed masks in training: the loss of masks that imitate them, and their update by the current masks."""
 
 import torch
 from torch import Tensor

@@ -179,7 +179,8 @@ _ABLATION = (
 _PARTS = (
     Point("all parts"),
     Point("no grouping", ("method.grouping=0",)),
-    Point("class maps instead of a decoder", ("method.grouping=0", "method.refine=false", "method.mask_from=cam")),
+    Point("class maps instead of a decoder", ("method.refine=false", "method.mask_from=cam")),
+    Point("class maps without clusters", ("method.grouping=0", "method.refine=false", "method.mask_from=cam")),
     Point("no refinement", ("method.refine=false",)),
     Point("glass kept", ("images.glass=keep",)),
     Point("holes and specks kept", ("mask.fill_holes=0", "mask.min_area=0")),
