@@ -13,6 +13,7 @@ from histolumen import losses
 from histolumen.calibration import with_temperature
 from histolumen.data.image import read_image
 from histolumen.data.manifest import Manifest, read_manifest
+from histolumen.encoders.batchnorm import Case
 from histolumen.engine.model import load
 from histolumen.engine.train import train
 from histolumen.errors import DataError, RunError
@@ -313,10 +314,9 @@ class TestRegions:
         found = find_regions(model, image)
         X = model.method.backbone.normalise(torch.from_numpy(image).permute(2, 0, 1)[None] / 255)
         with torch.no_grad():
-            _, on_minus = model.method._classify_regions(
-                model.method.classifier, X, torch.from_numpy(found.mask)[None, None]
-            )
-        expected = with_temperature(on_minus.softmax(1)[0].numpy(), model.temperature)
+            mask = torch.from_numpy(found.mask)[None, None]
+            scores = model.method._classify_regions(model.method.classifier, X, mask)[Case.BACKGROUND]
+        expected = with_temperature(scores.softmax(1)[0].numpy(), model.temperature)
         assert found.on_background == pytest.approx(expected, abs=1e-5)
 
     def test_other_methods_have_no_regions(self, model):
