@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import ndimage
 
-from histolumen.export import regions
+from histolumen.export import geojson, regions
 from histolumen.export.geojson import GeoJsonStyle, save_geojson
 from histolumen.export.heatmap import save_heatmap
 from histolumen.export.regions import Raster, draw_polygon, find_regions
@@ -92,6 +92,16 @@ def test_a_full_mask_is_one_region_and_an_empty_mask_none():
     (region,) = find_regions(Raster.of(np.ones((20, 30))))
     assert region.outline.equals(shapely.box(0, 0, 30, 20))
     assert find_regions(Raster.of(np.zeros((20, 30)))) == []
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_features_do_not_depend_on_how_many_are_made_at_once(monkeypatch, at_once):
+    found, style = find_regions(Raster.of(blobs(90, 130))), GeoJsonStyle("a", ["a"], "a", scale=4)
+    whole = list(geojson.features(found, style))
+    assert len(whole) > 3
+    monkeypatch.setattr(geojson, "_AT_ONCE", at_once)
+    assert list(geojson.features(iter(found), style)) == whole
+    assert list(geojson.features([], style)) == []
 
 
 def test_geojson_is_valid_and_measured(tmp_path):
