@@ -227,7 +227,6 @@ def _filled(rings: Sequence[Any] | np.ndarray) -> Any:
 
 def _mean_inside(raster: Raster, polygon: "Polygon") -> float:
     """Mean of the soft mask over the pixels of a polygon, in [0, 1]."""
-
     x0, y0, x1, y1 = polygon.bounds
     right, bottom = min(int(np.ceil(x1)), raster.width), min(int(np.ceil(y1)), raster.height)
     fits = right - int(x0) <= _BLOCK and bottom - int(y0) <= _BLOCK
